@@ -1,0 +1,3 @@
+module github.com/llmcanary/llm_canary_exporter
+
+go 1.26.0
