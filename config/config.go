@@ -1,0 +1,122 @@
+// Package config reads, checks and describes the configuration. A Config is immutable once it is loaded: it is
+// shared between goroutines without locks, and a reload makes a new one.
+package config
+
+import (
+	"time"
+
+	promconfig "github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+)
+
+// Config is a whole, validated configuration with all defaults filled in.
+type Config struct {
+	Global     Global     `yaml:"global"`
+	Scenarios  []Scenario `yaml:"scenarios"` // configured ones and built-in ones, names unique
+	Targets    []Target   `yaml:"targets"`   // names unique
+	ProbeAllow []string   `yaml:"probe_allow,omitempty"`
+}
+
+// Global holds what applies to every target and scenario.
+type Global struct {
+	Timeouts `yaml:",inline"`
+
+	MaxConcurrentProbes          int            `yaml:"max_concurrent_probes"`
+	MaxConcurrentProbesPerTarget int            `yaml:"max_concurrent_probes_per_target"`
+	Histograms                   Histograms     `yaml:"histograms"`
+	StateDir                     string         `yaml:"state_dir,omitempty"`
+	ShutdownGrace                model.Duration `yaml:"shutdown_grace"`
+	Seed                         uint64         `yaml:"seed"` // prompts are a function of (seed, target, scenario, probe number); 0 = drawn at start
+}
+
+// Timeouts are the deadlines of one request. In a scenario a zero value means that the global one applies.
+type Timeouts struct {
+	Timeout           model.Duration `yaml:"timeout,omitempty"`             // the whole request
+	ConnectTimeout    model.Duration `yaml:"connect_timeout,omitempty"`     // DNS, TCP and TLS
+	FirstTokenTimeout model.Duration `yaml:"first_token_timeout,omitempty"` // start to first output
+	StallTimeout      model.Duration `yaml:"stall_timeout,omitempty"`       // between two pieces of output
+}
+
+// Histograms says which kinds of buckets the latency histograms carry.
+type Histograms string
+
+// The kinds of histogram buckets.
+const (
+	HistogramsClassic Histograms = "classic"
+	HistogramsNative  Histograms = "native"
+	HistogramsBoth    Histograms = "both"
+)
+
+// Scenario is a named instance of a scenario type.
+type Scenario struct {
+	Name     string         `yaml:"name"`
+	Type     string         `yaml:"type"`
+	Interval model.Duration `yaml:"interval,omitempty"` // mean time between probes; 0 with a schedule
+	Schedule string         `yaml:"schedule,omitempty"` // cron expression, instead of an interval
+	Timeouts `yaml:",inline"`
+
+	MaxTokens int   `yaml:"max_tokens,omitempty"` // output tokens of each request; 0 = the type's default
+	Lengths   []int `yaml:"lengths,omitempty"`    // prompt sizes in tokens, for types with a ladder
+}
+
+// Target is one inference server or gateway.
+type Target struct {
+	Name      string   `yaml:"name"`
+	URL       string   `yaml:"url"` // base URL, no trailing slash, no userinfo
+	Scenarios []string `yaml:"scenarios,omitempty"`
+	Require   []string `yaml:"require,omitempty"`
+	Model     string   `yaml:"model"`    // "auto" or a name
+	Protocol  string   `yaml:"protocol"` // "auto" or a name
+	Engine    string   `yaml:"engine"`   // "auto" or a name
+	Price     Price    `yaml:"price,omitempty"`
+
+	HTTPClient promconfig.HTTPClientConfig `yaml:",inline"`
+}
+
+// Price is what a million tokens cost, in any one currency; used by plan alone.
+type Price struct {
+	PromptPerMillion float64 `yaml:"prompt_per_million,omitempty"`
+	OutputPerMillion float64 `yaml:"output_per_million,omitempty"`
+}
+
+// Auto is the value of a setting that is found out from the target.
+const Auto = "auto"
+
+// Scenario returns the scenario of that name, or nil.
+func (c *Config) Scenario(name string) *Scenario {
+	for i := range c.Scenarios {
+		if c.Scenarios[i].Name == name {
+			return &c.Scenarios[i]
+		}
+	}
+	return nil
+}
+
+// Target returns the target of that name, or nil.
+func (c *Config) Target(name string) *Target {
+	for i := range c.Targets {
+		if c.Targets[i].Name == name {
+			return &c.Targets[i]
+		}
+	}
+	return nil
+}
+
+// Effective returns the timeouts of a scenario: its own where it has them, else the global ones.
+func (g Global) Effective(s Timeouts) Timeouts {
+	pick := func(own, global model.Duration) model.Duration {
+		if own > 0 {
+			return own
+		}
+		return global
+	}
+	return Timeouts{
+		Timeout:           pick(s.Timeout, g.Timeout),
+		ConnectTimeout:    pick(s.ConnectTimeout, g.ConnectTimeout),
+		FirstTokenTimeout: pick(s.FirstTokenTimeout, g.FirstTokenTimeout),
+		StallTimeout:      pick(s.StallTimeout, g.StallTimeout),
+	}
+}
+
+// Seconds returns d as time.Duration; a shorthand for callers that do arithmetic.
+func Seconds(d model.Duration) time.Duration { return time.Duration(d) }
