@@ -54,7 +54,7 @@ VERSION_LDFLAGS := -X $(V).Version=$(VERSION) -X $(V).Revision=$(REVISION) -X $(
 
 # Revision and date come in through the linker, so that a checkout that git refuses to read still builds.
 BUILD_FLAGS := -trimpath -buildvcs=false -ldflags '$(strip $(EXTLDFLAGS) $(VERSION_LDFLAGS))'
-TEST_FLAGS  := $(if $(EXTLDFLAGS),-ldflags '$(EXTLDFLAGS)')
+TEST_FLAGS  := $(if $(EXTLDFLAGS),-ldflags=$(EXTLDFLAGS))
 
 # --- tools: built once from their own module into .tools/bin ------------------------------------------------------
 TOOLS      := $(CURDIR)/.tools/bin
@@ -89,7 +89,7 @@ bench: check-go ## run the benchmarks
 	$(GO) test $(TEST_FLAGS) -run '^$$' -bench . -benchmem $(GOTESTFLAGS) $(PKGS)
 
 fuzz: check-go ## run every fuzz target for FUZZTIME each (default 1m)
-	GO='$(GO)' scripts/fuzz.sh '$(FUZZTIME)'
+	GO='$(GO)' GOTESTFLAGS='$(TEST_FLAGS)' scripts/fuzz.sh '$(FUZZTIME)'
 
 e2e: build ## run scripts/e2e/*.sh against the built binary
 	scripts/e2e.sh

@@ -5,9 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
 fuzztime=${1:-1m}
+read -r -a flags <<<"${GOTESTFLAGS-}"
 
 # `go test -list` prints the names, then a line with the package that they are in.
-targets=$("$go" test -list '^Fuzz' ./... | awk '
+targets=$("$go" test ${flags[@]+"${flags[@]}"} -list '^Fuzz' ./... | awk '
 	/^Fuzz/      { names[++n] = $1; next }
 	$1 == "ok"   { for (i = 1; i <= n; i++) print $2, names[i]; n = 0; next }
 	$1 == "FAIL" { exit 1 }')
@@ -19,7 +20,7 @@ fi
 failed=0
 while read -r pkg name; do
 	echo "--- $name in $pkg for $fuzztime"
-	if ! "$go" test -run '^$' -fuzz "^${name}\$" -fuzztime "$fuzztime" "$pkg"; then
+	if ! "$go" test ${flags[@]+"${flags[@]}"} -run '^$' -fuzz "^${name}\$" -fuzztime "$fuzztime" "$pkg"; then
 		echo "$name failed: the input is under testdata/fuzz/$name of $pkg; commit it with the fix" >&2
 		failed=$((failed + 1))
 	fi
