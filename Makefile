@@ -79,7 +79,7 @@ race: check-go ## run all tests under the race detector (needs a C compiler)
 	$(GO) test -race $(TEST_FLAGS) $(GOTESTFLAGS) $(PKGS)
 
 lint: $(TOOLS_DONE) ## run the linters, the import rules and the format check
-	'$(TOOLS)/golangci-lint' run $(PKGS)
+	'$(TOOLS)/golangci-lint' run --allow-parallel-runners $(PKGS)
 	scripts/check-import-rules.sh '$(TOOLS)/golangci-lint'
 
 fmt: $(TOOLS_DONE) ## format the code (gofumpt, imports in groups)
