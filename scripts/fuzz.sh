@@ -8,10 +8,13 @@ fuzztime=${1:-1m}
 read -r -a flags <<<"${GOTESTFLAGS-}"
 
 # `go test -list` prints the names, then a line with the package that they are in.
-targets=$("$go" test ${flags[@]+"${flags[@]}"} -list '^Fuzz' ./... | awk '
-	/^Fuzz/      { names[++n] = $1; next }
-	$1 == "ok"   { for (i = 1; i <= n; i++) print $2, names[i]; n = 0; next }
-	$1 == "FAIL" { exit 1 }')
+if ! list=$("$go" test ${flags[@]+"${flags[@]}"} -list '^Fuzz' ./... 2>&1); then
+	echo "$list" >&2
+	exit 1
+fi
+targets=$(awk '
+	/^Fuzz/    { names[++n] = $1; next }
+	$1 == "ok" { for (i = 1; i <= n; i++) print $2, names[i]; n = 0 }' <<<"$list")
 if [[ -z $targets ]]; then
 	echo "no fuzz targets"
 	exit 0
