@@ -13,6 +13,19 @@ import (
 	"github.com/llmcanary/llm_canary_exporter/prober/scenario"
 )
 
+// How many probes may run at once where the configuration does not say.
+const (
+	defaultConcurrency          = 16
+	defaultConcurrencyPerTarget = 4
+)
+
+func limit(configured, def int) int {
+	if configured > 0 {
+		return configured
+	}
+	return def
+}
+
 // next is a configuration that is built and not yet in use.
 type next struct {
 	config  *config.Config
@@ -81,7 +94,7 @@ func (p *Prober) buildTarget(n *next, i int, c config.Target) (*target, error) {
 	if err != nil {
 		return nil, within(field, err)
 	}
-	t := newTarget(c, e, p.sinks, p.logger, n.config.Global.MaxConcurrentProbesPerTarget)
+	t := newTarget(c, e, p.sinks, p.logger)
 	if old != nil {
 		t.inherit(old)
 	}
@@ -198,7 +211,7 @@ func selection(c *config.Config, i int, specs map[string]*spec) (names []string,
 
 // swap takes a built configuration into use. It cannot fail. The caller holds the lock.
 func (p *Prober) swap(n *next) {
-	p.slots.resize(n.config.Global.MaxConcurrentProbes)
+	p.slots.resize(limit(n.config.Global.MaxConcurrentProbes, defaultConcurrency))
 	p.stopChanged(n)
 	for id, old := range p.pairs {
 		if n.pairs[id] == nil || !sameSeries(old, n.pairs[id]) {
@@ -218,7 +231,7 @@ func (p *Prober) swap(n *next) {
 	old := p.pairs
 	p.config, p.specs, p.targets, p.pairs = n.config, n.specs, n.targets, n.pairs
 	for _, t := range p.targets {
-		t.slots.resize(n.config.Global.MaxConcurrentProbesPerTarget)
+		t.slots.resize(limit(n.config.Global.MaxConcurrentProbesPerTarget, defaultConcurrencyPerTarget))
 		t.announce()
 	}
 	for _, t := range n.fresh {

@@ -319,7 +319,7 @@ func single(ctx context.Context, e *scenario.Env) scenario.Report {
 
 // types are the types of the tests beside the real ones.
 func types() map[string]scenario.Type {
-	make1 := func(name string, interval time.Duration, poisson bool, run func(context.Context, *scenario.Env) scenario.Report) scenario.Type {
+	row := func(name string, interval time.Duration, poisson bool, run func(context.Context, *scenario.Env) scenario.Report) scenario.Type {
 		return scenario.Type{
 			Name: name, Interval: interval, Poisson: poisson,
 			New: func(c config.Scenario) (scenario.Scenario, error) {
@@ -331,21 +331,21 @@ func types() map[string]scenario.Type {
 		}
 	}
 	list := []scenario.Type{
-		make1("even", time.Minute, false, single),
-		make1("random", time.Minute, true, single),
-		make1("off", 0, false, single),
-		make1("panics", time.Minute, false, func(context.Context, *scenario.Env) scenario.Report { panic("what a day") }),
-		make1("cannot", time.Hour, false, func(ctx context.Context, e *scenario.Env) scenario.Report {
+		row("even", time.Minute, false, single),
+		row("random", time.Minute, true, single),
+		row("off", 0, false, single),
+		row("panics", time.Minute, false, func(context.Context, *scenario.Env) scenario.Report { panic("what a day") }),
+		row("cannot", time.Hour, false, func(ctx context.Context, e *scenario.Env) scenario.Report {
 			a := request(ctx, e)
 			a.Outcome, a.Detail = result.Unsupported, "no vision"
 			return scenario.Report{Requests: []result.Request{a.Request}}
 		}),
-		make1("wrong", time.Minute, false, func(ctx context.Context, e *scenario.Env) scenario.Report {
+		row("wrong", time.Minute, false, func(ctx context.Context, e *scenario.Env) scenario.Report {
 			r := single(ctx, e)
 			r.Checks = []result.Check{{Variant: "v", Name: "fine", OK: true}, {Variant: "v", Name: "needle", Detail: "not\nfound"}}
 			return r
 		}),
-		make1("idle", time.Minute, false, func(context.Context, *scenario.Env) scenario.Report { return scenario.Report{} }),
+		row("idle", time.Minute, false, func(context.Context, *scenario.Env) scenario.Report { return scenario.Report{} }),
 	}
 	out := map[string]scenario.Type{}
 	for _, t := range list {

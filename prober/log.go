@@ -60,6 +60,11 @@ func (p *Prober) log(pr *pair, r *result.Probe) {
 		level.Info(p.logger).Log("msg", "probe works again", "target", r.Target, "scenario", r.Scenario, "outcome", r.Outcome,
 			"failures", before.row, "last_reason", before.reason, "failed_for", now.Sub(before.since).Round(time.Second))
 	}
+	if r.Outcome == result.Unsupported {
+		level.Info(p.logger).Log("msg", "the target cannot do this scenario; it is skipped, and tried again in a day",
+			"target", r.Target, "scenario", r.Scenario, "detail", r.Detail, "id", r.ID)
+		return
+	}
 	level.Debug(p.logger).Log("msg", "probe finished", "target", r.Target, "scenario", r.Scenario, "outcome", r.Outcome,
 		"detail", r.Detail, "id", r.ID, "duration_seconds", r.DurationSeconds)
 }

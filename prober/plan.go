@@ -87,13 +87,13 @@ func (p *Prober) Plan(c *config.Config) (Plan, error) {
 			planned.Spending = planned.plus(pair.Spending)
 			concurrency = append(concurrency, pair.Concurrency)
 		}
-		kept := largest(concurrency, c.Global.MaxConcurrentProbesPerTarget)
+		kept := largest(concurrency, limit(c.Global.MaxConcurrentProbesPerTarget, defaultConcurrencyPerTarget))
 		planned.PeakRequests = sum(kept)
 		slots = append(slots, kept...)
 		plan.Targets = append(plan.Targets, planned)
 		plan.Total = plan.Total.plus(planned.Spending)
 	}
-	plan.PeakRequests = sum(largest(slots, c.Global.MaxConcurrentProbes))
+	plan.PeakRequests = sum(largest(slots, limit(c.Global.MaxConcurrentProbes, defaultConcurrency)))
 	slices.SortFunc(plan.Targets, func(a, b PlannedTarget) int { return cmp.Compare(a.Target, b.Target) })
 	slices.SortStableFunc(plan.Pairs, func(a, b PlannedPair) int { return cmp.Compare(a.Target, b.Target) })
 	return plan, nil

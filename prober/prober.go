@@ -81,7 +81,7 @@ func New(o Options) *Prober {
 		options: o,
 		logger:  o.Logger,
 		sinks:   sinks{list: o.Sinks, logger: o.Logger},
-		slots:   newSlots(1),
+		slots:   newSlots(defaultConcurrency),
 		specs:   map[string]*spec{},
 		targets: map[string]*target{},
 		pairs:   map[key]*pair{},

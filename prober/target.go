@@ -48,11 +48,11 @@ type detection struct {
 	err     error     // of the last attempt
 }
 
-func newTarget(c config.Target, e Engine, s sinks, logger log.Logger, perTarget int) *target {
+func newTarget(c config.Target, e Engine, s sinks, logger log.Logger) *target {
 	return &target{
 		config: c, engine: e, sinks: s,
 		logger:    log.With(logger, "target", c.Name),
-		slots:     newSlots(perTarget),
+		slots:     newSlots(defaultConcurrencyPerTarget),
 		backoff:   &backoff{},
 		kick:      make(chan struct{}, 1),
 		detecting: make(chan struct{}, 1),
