@@ -3,7 +3,6 @@ package prober
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -381,7 +380,5 @@ func conf(targets []string, scenarios ...config.Scenario) *config.Config {
 func sc(typ string, interval time.Duration) config.Scenario {
 	return config.Scenario{Name: typ, Type: typ, Interval: model.Duration(interval)}
 }
-
-func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 var errDown = errors.New("connection refused")
