@@ -27,7 +27,7 @@ func fillerWords() []string {
 		data picture practice piece land product doctor wall patient worker news test movie north love support
 		technology step baby computer type film tree source hair window culture chance brother energy period
 		summer hope chair garden river bread stone letter bridge winter paint green silver quick slow small
-		large open close bright dark early late warm cold heavy light quiet loud short long round flat`)
+		large open close bright dark early late warm cold heavy quiet loud short long round flat`)
 }
 
 // Filler returns n words of text that means nothing, separated by single spaces and without punctuation.

@@ -171,6 +171,9 @@ func (s prefill) Run(ctx context.Context, env *Env) Report {
 	}
 	var sized []engine.Answer
 	for _, step := range s.rungs(env.Facts) {
+		if first.PromptTokens != nil && *first.PromptTokens >= step.tokens {
+			continue // the model's chat template alone is longer
+		}
 		words, calibrated := env.Sizer.Words(step.tokens)
 		a := run.send(ctx, step.variant, words)
 		if !ok(a) {
@@ -218,11 +221,16 @@ func (r *prefillRun) calibrate(ctx context.Context, minimal engine.Answer) bool 
 	if _, calibrated := r.env.Sizer.Words(0); calibrated || minimal.PromptTokens == nil {
 		return true
 	}
-	if words, known := countWords(ctx, r.env, calibrationWords); known {
-		r.env.Sizer.Learn(calibrationWords, *minimal.PromptTokens+words)
+	if added, known := countWords(ctx, r.env, calibrationWords); known {
+		r.env.Sizer.Learn(calibrationWords, *minimal.PromptTokens+added)
 		return true
 	}
-	return ok(r.send(ctx, variantCalibration, calibrationWords))
+	words := calibrationWords
+	if limit := r.env.Facts.MaxModelLen; limit > 0 {
+		// Nothing is known of a word yet but that it has no more than three tokens.
+		words = min(words, (limit-r.maxTokens-*minimal.PromptTokens)/3)
+	}
+	return words <= 0 || ok(r.send(ctx, variantCalibration, words))
 }
 
 // countWords returns what that many words add to a prompt, as the target's tokenizer counts.
