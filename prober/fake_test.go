@@ -33,7 +33,9 @@ type fakeEngine struct {
 	down   error         // what Detect says
 	takes  time.Duration // of each request
 	detect func() (engine.Facts, error)
-	answer func(n int, r engine.Request) engine.Answer // nil: good answers
+
+	detectTakes time.Duration                               // whatever its ctx says; not changed after the start
+	answer      func(n int, r engine.Request) engine.Answer // nil: good answers
 }
 
 type sentRequest struct {
@@ -43,6 +45,7 @@ type sentRequest struct {
 }
 
 func (e *fakeEngine) Detect(ctx context.Context) (engine.Facts, error) {
+	time.Sleep(e.detectTakes)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.detects++
@@ -304,6 +307,7 @@ func (fakeScenario) Checks() []result.CheckName { return nil }
 func (fakeScenario) Cost(engine.Facts) scenario.Cost {
 	return scenario.Cost{Requests: 1, PromptTokens: 10, OutputTokens: 5, Concurrency: 3}
 }
+
 func (s fakeScenario) Run(ctx context.Context, e *scenario.Env) scenario.Report { return s.run(ctx, e) }
 
 func request(ctx context.Context, e *scenario.Env) engine.Answer {

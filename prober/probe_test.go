@@ -140,7 +140,7 @@ func TestResultIsAssembled(t *testing.T) {
 		if len(h.rec.probes) != 0 || len(h.rec.running) != 0 {
 			t.Error("sinks heard of a probe outside of the cadence")
 		}
-		if e := h.engine("a"); e.closed != 1 || e.sent[0].t.Timeout != config.Timeouts(conf(nil).Global.Timeouts).Timeout {
+		if e := h.engine("a"); e.closed != 1 || e.sent[0].t.Timeout != conf(nil).Global.Timeout {
 			t.Errorf("closed %d times, timeouts %+v", e.closed, e.sent[0].t)
 		}
 	})

@@ -110,6 +110,11 @@ func TestReloadKeepsUnchangedTargets(t *testing.T) {
 		if h.engines["b"][0].closed != 1 || h.engines["c"][0].closed != 1 || h.engines["a"][0].closed != 0 {
 			t.Error("not exactly the clients out of use are closed")
 		}
+		old := len(h.engines["b"][0].requests())
+		time.Sleep(10 * time.Minute)
+		if n := len(h.engines["b"][0].requests()); n != old || len(h.engines["b"][1].requests()) < 10 {
+			t.Errorf("after the change the old client sent %d requests, the new one %d", n-old, len(h.engines["b"][1].requests()))
+		}
 		h.end(t)
 	})
 }
@@ -179,6 +184,27 @@ func TestNothingComesAfterRemoval(t *testing.T) {
 		if e := h.engine("b"); e.closed != 1 {
 			t.Errorf("the client was closed %d times", e.closed)
 		}
+	})
+}
+
+func TestLateDetectionIsNotToldAfterRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(e *fakeEngine) { e.detectTakes = 8 * time.Second })
+		h.apply(t, conf([]string{"a", "b"}, sc("even", time.Minute)))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := h.Probe(context.Background(), "b", "even"); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(time.Second)
+		h.apply(t, conf([]string{"a"}, sc("even", time.Minute)))
+		<-done
+		if last := h.rec.calls[len(h.rec.calls)-1]; last != "TargetRemoved b" {
+			t.Errorf("%q came after the removal", last)
+		}
+		h.Close()
 	})
 }
 

@@ -219,3 +219,19 @@ func TestSizesBelowTheTemplateAreLeftOut(t *testing.T) {
 		}
 	}
 }
+
+func TestConnectionTimeDoesNotCountAsPrefill(t *testing.T) {
+	srv := newServer(1.3)
+	srv.change = func(n int, a *engine.Answer) {
+		slow := 0.1 * float64(n)
+		*a.TimeToFirstTokenSeconds += slow
+		*a.Phases.Connect += slow / 2
+		*a.Phases.TLS += slow / 2
+	}
+	rep := build(t, ofType("prefill")).Run(context.Background(), env(srv, "p", 1))
+	for _, v := range []string{"1k", "4k"} {
+		if got, known := rep.Values.Get(metricPrefill, v); !known || math.Abs(got-10_000) > 10 {
+			t.Errorf("%s: %v tokens/s, %v; the server does 10000", v, got, known)
+		}
+	}
+}
