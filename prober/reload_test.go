@@ -190,16 +190,16 @@ func TestNothingComesAfterRemoval(t *testing.T) {
 func TestLateDetectionIsNotToldAfterRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(e *fakeEngine) { e.detectTakes = 8 * time.Second })
-		h.apply(t, conf([]string{"a", "b"}, sc("even", time.Minute)))
+		h.apply(t, conf([]string{"a", "b"}, sc("off", 0)))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if _, err := h.Probe(context.Background(), "b", "even"); err != nil {
+			if _, err := h.Probe(context.Background(), "b", "off"); err != nil {
 				t.Error(err)
 			}
 		}()
 		time.Sleep(time.Second)
-		h.apply(t, conf([]string{"a"}, sc("even", time.Minute)))
+		h.apply(t, conf([]string{"a"}, sc("off", 0)))
 		<-done
 		if last := h.rec.calls[len(h.rec.calls)-1]; last != "TargetRemoved b" {
 			t.Errorf("%q came after the removal", last)
