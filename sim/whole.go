@@ -17,18 +17,19 @@ func (a *answer) whole() error {
 			finish = em.finish
 		}
 	}
-	switch {
-	case a.f.cutClose >= 0:
-		return a.w.cut(false)
-	case a.f.cutReset >= 0:
-		return a.w.cut(true)
-	}
+	cut := a.f.cutClose >= 0 || a.f.cutReset >= 0
 	body := a.wholeBody(a.finishReason(finish))
-	if a.f.malformed >= 0 {
+	if a.f.malformed >= 0 || cut {
 		body = body[:len(body)/2]
 	}
 	if err := a.w.headers("application/json"); err != nil {
 		return err
+	}
+	if cut {
+		if err := a.w.raw(RecordEvent{Kind: EventOther}, body); err != nil {
+			return err
+		}
+		return a.w.cut(a.f.cutReset >= 0)
 	}
 	if err := a.w.raw(RecordEvent{Kind: EventToken, Tokens: a.sent, Finish: finish}, body); err != nil {
 		return err
