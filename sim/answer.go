@@ -102,6 +102,8 @@ func (s *Server) plan(r *request, rng *rand.Rand, limit int, f *faults) ([]piece
 	pieces, finish, ok := s.respond(r, rng)
 	if !ok {
 		pieces, finish = s.naturalProse(r, rng, limit), finishStop
+	} else if c, _ := r.constraint(); r.IgnoreEOS && c == nil && len(pieces) > 0 && pieces[0].field == fieldContent {
+		pieces = append(pieces, prose(rng, max(0, limit-len(pieces)), r.chinese)...)
 	}
 	for i := range min(f.reasoning, len(pieces)) {
 		if pieces[i].field == fieldContent {
@@ -112,8 +114,8 @@ func (s *Server) plan(r *request, rng *rand.Rand, limit int, f *faults) ([]piece
 	switch {
 	case cut:
 		finish = finishStop
-	case r.IgnoreEOS && !ok:
-		return pieces, finishLength
+	case r.IgnoreEOS && len(pieces) >= limit:
+		return pieces[:limit], finishLength
 	default:
 		pieces = append(pieces, piece{eos: true})
 	}

@@ -53,6 +53,7 @@ type Config struct {
 	RoleChunkDelay time.Duration
 
 	Speculative Speculative
+	Skills      Skills
 
 	// Faults apply to every inference request, each with its probability.
 	Faults []FaultRule
@@ -105,6 +106,7 @@ func DefaultConfig() Config {
 		OutputTokensMean:    128,
 		RoleChunkDelay:      RoleWithFirstToken,
 		Speculative:         Speculative{NumTokens: 3, Acceptance: []float64{0.7}},
+		Skills:              defaultSkills(),
 		MetricsDialect:      "vllm",
 		RecordLimit:         4096,
 		RecordEventLimit:    1 << 19,
@@ -143,7 +145,7 @@ func (c Config) Validate() error {
 	if _, ok := dialects()[c.MetricsDialect]; !ok {
 		errs = append(errs, fmt.Errorf("sim: unknown MetricsDialect %q", c.MetricsDialect))
 	}
-	errs = append(errs, c.Speculative.validate(c.MaxBatchedTokens))
+	errs = append(errs, c.Speculative.validate(c.MaxBatchedTokens), c.Skills.validate())
 	_, err := parseRules(c.Faults)
 	return errors.Join(append(errs, err)...)
 }

@@ -201,7 +201,7 @@ func (e *engine) cost(batch []scheduled) time.Duration {
 	d := e.cfg.StepBase + time.Duration(len(batch))*e.cfg.StepPerSeq
 	drafts := 0
 	for _, b := range batch {
-		d += time.Duration(b.seq.computed+b.tokens) * e.cfg.StepPerContextToken
+		d += time.Duration(b.seq.computed+b.tokens)*e.cfg.StepPerContextToken + b.seq.perStep
 		if !b.prefill {
 			drafts = e.cfg.drafts()
 			continue

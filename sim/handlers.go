@@ -208,10 +208,17 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request, chat bool) {
 	if s.refuse(ctx, w, rec, f) {
 		return
 	}
+	if apiErr := s.findAnswer(&req, r.Header); apiErr != nil {
+		s.fail(w, rec, apiErr)
+		return
+	}
 	a, apiErr := s.prepare(&req, chat, id, received, f)
 	if apiErr != nil {
 		s.fail(w, rec, apiErr)
 		return
+	}
+	if err := s.compile(ctx, &req); err != nil {
+		return // the client left
 	}
 	a.ctx = ctx
 	a.w = &wireWriter{ctx: ctx, w: w, rc: http.NewResponseController(w), f: f, recs: s.records, rec: rec}
@@ -280,6 +287,9 @@ func (s *Server) prepare(req *request, chat bool, id string, received time.Time,
 	if apiErr != nil {
 		return nil, apiErr
 	}
+	if apiErr := s.checkSkills(req); apiErr != nil {
+		return nil, apiErr
+	}
 	req.chinese = containsCJK(req.lastText())
 	var seed int64
 	if req.Seed != nil {
@@ -291,6 +301,10 @@ func (s *Server) prepare(req *request, chat bool, id string, received time.Time,
 	work := work{
 		prompt: e.ids, pieces: pieces, finish: finish, arrived: received,
 		prefillFactor: f.slowPrefill, rng: rng,
+		encode: time.Duration(len(req.mediaParts())) * s.cfg.Skills.EncodePerMedia,
+	}
+	if c, _ := req.constraint(); c != nil && !s.cfg.Skills.IgnoreConstraints {
+		work.perStep = s.cfg.Skills.GrammarPerToken
 	}
 	if req.CacheSalt != nil {
 		work.salt = *req.CacheSalt

@@ -15,10 +15,10 @@ type work struct {
 	finish  string // why the answer ends after the last piece
 	arrived time.Time
 	// prefillFactor multiplies the prefill time, encode is added to the first
-	// step (media encoders).
-	prefillFactor float64
-	encode        time.Duration
-	rng           *rand.Rand
+	// step (media encoders), perStep to each step (grammar masks).
+	prefillFactor   float64
+	encode, perStep time.Duration
+	rng             *rand.Rand
 }
 
 // emission is the outcome of one step for one sequence.

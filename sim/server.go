@@ -24,6 +24,7 @@ type Server struct {
 	engine   *engine
 	records  *records
 	rules    *faultRules
+	grammars grammarCache
 	registry *prometheus.Registry
 	mux      *http.ServeMux
 	ids      atomic.Uint64
@@ -41,6 +42,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, created: time.Now(), engine: newEngine(cfg, m),
 		records:  newRecords(cfg.RecordLimit, cfg.RecordEventLimit),
 		rules:    &faultRules{rules: cfg.Faults, rng: rand.New(rand.NewPCG(cfg.Seed, 1))},
+		grammars: grammarCache{seen: map[string]bool{}},
 		registry: prometheus.NewRegistry(),
 	}
 	m.stats = s.engine.snapshot
@@ -138,6 +140,8 @@ func serveUntil(ctx context.Context, srv *http.Server, served <-chan error) erro
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = srv.Close() // open answers are cut, as by any server that goes away
 	}
-	<-served
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
 	return err
 }

@@ -61,6 +61,7 @@ type request struct {
 	ReturnTokenStrs     bool            `json:"return_token_strs"`  // of /tokenize
 
 	chinese bool
+	answer  string // known beforehand
 }
 
 type streamOptions struct {
