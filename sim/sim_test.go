@@ -24,6 +24,7 @@ func quick() Config {
 	c.StepPerSeq = 0
 	c.StepPerContextToken = 0
 	c.PrefillPerToken = 0
+	c.Skills.GrammarCompile, c.Skills.GrammarPerToken = 0, 0
 	return c
 }
 
