@@ -14,8 +14,8 @@ const (
 	ReasonVersionMismatch Reason = "version_mismatch" // library and kernel driver differ
 	ReasonNoPermission    Reason = "no_permission"
 	ReasonNoGPU           Reason = "no_gpu"
-	ReasonTimeout         Reason = "timeout"   // a call did not return in time
-	ReasonRemote          Reason = "remote"    // the page of the other host cannot be read
+	ReasonTimeout         Reason = "timeout" // a call did not return in time
+	ReasonRemote          Reason = "remote"  // the page of the other host cannot be read
 	ReasonUnknown         Reason = "unknown"
 )
 
