@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,11 +16,24 @@ import (
 // controlEnv names the control file of the fake library.
 const controlEnv = "FAKENVML_CONTROL"
 
+// errNoCompiler is the only reason to skip; a fake library that does not compile is
+// a failure.
+var errNoCompiler = errors.New("no C compiler (cc)")
+
+// skipOrFail ends a test for which there is no fake library.
+func skipOrFail(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, errNoCompiler) {
+		t.Skipf("SKIPPED, the fake NVML library cannot be built: %v", err)
+	}
+	t.Fatal(err)
+}
+
 // fakeObject compiles the fake library once for the whole test run.
 var fakeObject = sync.OnceValues(func() (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		return "", fmt.Errorf("no C compiler: %w", err)
+		return "", errNoCompiler
 	}
 	header, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml").Output()
 	if err != nil {
@@ -52,7 +66,7 @@ func fakeLibrary(t testing.TB, omit ...string) string {
 	t.Helper()
 	obj, err := fakeObject()
 	if err != nil {
-		t.Skipf("SKIPPED, the fake NVML library cannot be built: %v", err)
+		skipOrFail(t, err)
 	}
 	dir := t.TempDir()
 	script := filepath.Join(dir, "symbols")
@@ -98,7 +112,7 @@ func control(t testing.TB, lines ...string) (lib string, set func(lines ...strin
 	})
 	if sharedFake.path == "" {
 		_, err := fakeObject()
-		t.Skipf("SKIPPED, the fake NVML library cannot be built: %v", err)
+		skipOrFail(t, err)
 	}
 	file := filepath.Join(t.TempDir(), "control")
 	t.Setenv(controlEnv, file)

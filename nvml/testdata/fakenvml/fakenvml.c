@@ -101,6 +101,11 @@ static unsigned long long number(unsigned long long def, const char *fmt, ...) {
 	return text(value, sizeof value, "%s", key) ? strtoull(value, NULL, 0) : def;
 }
 
+#define NO_DEVICE ((nvmlDevice_t){NULL})
+
+static nvmlDevice_t gpu(int i) { return (nvmlDevice_t){&gpus[i]}; }
+static nvmlDevice_t mig(nvmlDevice_t d, int slot) { return (nvmlDevice_t){&migs[d.handle->gpu][slot]}; }
+
 /* enter is the start of every call: hang, wait, and the return code to give. */
 static nvmlReturn_t enter(const char *fn, nvmlDevice_t dev) {
 	char hang[128];
@@ -109,9 +114,9 @@ static nvmlReturn_t enter(const char *fn, nvmlDevice_t dev) {
 	if (ms) usleep(ms * 1000);
 	if (!initialized) return NVML_ERROR_UNINITIALIZED;
 	unsigned long long ret = number(0, "ret.%s", fn);
-	if (!ret && dev) {
-		ret = number(0, "gpu.%d.lost", dev->gpu);
-		if (!ret) ret = number(0, "gpu.%d.ret.%s", dev->gpu, fn);
+	if (!ret && dev.handle) {
+		ret = number(0, "gpu.%d.lost", dev.handle->gpu);
+		if (!ret) ret = number(0, "gpu.%d.ret.%s", dev.handle->gpu, fn);
 	}
 	return (nvmlReturn_t)ret;
 }
@@ -150,37 +155,37 @@ static nvmlReturn_t put(char *out, unsigned int size, const char *def, const cha
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlSystemGetDriverVersion(char *v, unsigned int n) { ENTER(NULL); return put(v, n, "590.48.01", "driver"); }
-nvmlReturn_t nvmlSystemGetNVMLVersion(char *v, unsigned int n) { ENTER(NULL); return put(v, n, "13.590.48.01", "nvml"); }
-nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *v) { ENTER(NULL); *v = (int)number(13010, "cuda"); return NVML_SUCCESS; }
-nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *n) { ENTER(NULL); *n = (unsigned int)number(1, "count"); return NVML_SUCCESS; }
+nvmlReturn_t nvmlSystemGetDriverVersion(char *v, unsigned int n) { ENTER(NO_DEVICE); return put(v, n, "590.48.01", "driver"); }
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *v, unsigned int n) { ENTER(NO_DEVICE); return put(v, n, "13.590.48.01", "nvml"); }
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *v) { ENTER(NO_DEVICE); *v = (int)number(13010, "cuda"); return NVML_SUCCESS; }
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *n) { ENTER(NO_DEVICE); *n = (unsigned int)number(1, "count"); return NVML_SUCCESS; }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int i, nvmlDevice_t *d) {
 	if (i >= number(1, "count") || i >= MAX_GPUS) return NVML_ERROR_INVALID_ARGUMENT;
-	ENTER(&gpus[i]);
-	*d = &gpus[i];
+	ENTER(gpu(i));
+	*d = gpu(i);
 	return NVML_SUCCESS;
 }
 
 /* A slot's line: GPU instance, profile, bytes used. */
 static int slot(nvmlDevice_t d, int *gi, char *profile, unsigned long long *used) {
 	char v[128];
-	if (!text(v, sizeof v, "gpu.%d.slot.%d", d->gpu, d->slot)) return 0;
+	if (!text(v, sizeof v, "gpu.%d.slot.%d", d.handle->gpu, d.handle->slot)) return 0;
 	return sscanf(v, "%d %31s %llu", gi, profile, used) == 3;
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *uuid, unsigned int n) {
 	ENTER(d);
-	if (d->slot >= 0) snprintf(uuid, n, "MIG-%d-%d", d->gpu, d->slot);
-	else if (!text(uuid, n, "gpu.%d.uuid", d->gpu)) snprintf(uuid, n, "GPU-fa4e0000-0000-4000-8000-%012d", d->gpu);
+	if (d.handle->slot >= 0) snprintf(uuid, n, "MIG-%d-%d", d.handle->gpu, d.handle->slot);
+	else if (!text(uuid, n, "gpu.%d.uuid", d.handle->gpu)) snprintf(uuid, n, "GPU-fa4e0000-0000-4000-8000-%012d", d.handle->gpu);
 	return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *name, unsigned int n) {
 	ENTER(d);
 	char base[64];
-	if (!text(base, sizeof base, "gpu.%d.name", d->gpu)) snprintf(base, sizeof base, "NVIDIA H100 80GB HBM3");
-	if (d->slot >= 0) {
+	if (!text(base, sizeof base, "gpu.%d.name", d.handle->gpu)) snprintf(base, sizeof base, "NVIDIA H100 80GB HBM3");
+	if (d.handle->slot >= 0) {
 		int gi; char profile[32]; unsigned long long used;
 		if (!slot(d, &gi, profile, &used)) return NVML_ERROR_NOT_FOUND;
 		snprintf(name, n, "%s MIG %s", base, profile);
@@ -191,12 +196,12 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *name, unsigned int n) {
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *p) {
 	ENTER(d);
 	memset(p, 0, sizeof *p);
-	snprintf(p->busId, sizeof p->busId, "00000000:%02X:00.0", d->gpu + 1);
+	snprintf(p->busId, sizeof p->busId, "00000000:%02X:00.0", d.handle->gpu + 1);
 	return NVML_SUCCESS;
 }
 
 static unsigned long long figure(nvmlDevice_t d, unsigned long long def, const char *key) {
-	return number(def, "gpu.%d.%s", d->gpu, key);
+	return number(def, "gpu.%d.%s", d.handle->gpu, key);
 }
 
 #define GIB (1024ULL * 1024 * 1024)
@@ -205,13 +210,13 @@ static void memory(nvmlDevice_t d, unsigned long long *total, unsigned long long
 	*total = figure(d, 80 * GIB, "total");
 	*reserved = figure(d, GIB / 2, "reserved");
 	*used = figure(d, 10 * GIB, "used");
-	if (d->slot >= 0) {
+	if (d.handle->slot >= 0) {
 		int gi; char profile[32];
 		*total = 10 * GIB;
 		*reserved = 0;
 		slot(d, &gi, profile, used);
 	}
-	*freeb = d->slot >= 0 ? *total - *used : figure(d, *total - *used - *reserved, "free");
+	*freeb = d.handle->slot >= 0 ? *total - *used : figure(d, *total - *used - *reserved, "free");
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2_t *m) {
@@ -267,7 +272,7 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t d, unsigned int *corr, unsig
 	unsigned int n = 0; \
 	for (int i = 0; i < 64; i++) { \
 		char v[128]; unsigned int pid; unsigned long long bytes; \
-		if (!text(v, sizeof v, "gpu.%d.proc.%d", d->gpu, i)) continue; \
+		if (!text(v, sizeof v, "gpu.%d.proc.%d", d.handle->gpu, i)) continue; \
 		if (sscanf(v, "%u %llu", &pid, &bytes) != 2) continue; \
 		if (n < *count) { memset(&p[n], 0, sizeof(type)); p[n].pid = pid; p[n].usedGpuMemory = bytes; } \
 		n++; \
@@ -283,18 +288,18 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned in
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned int *cur, unsigned int *pending) { ENTER(d); *cur = *pending = (unsigned int)figure(d, 0, "mig"); return NVML_SUCCESS; }
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned int *n) { ENTER(d); *n = 7; return NVML_SUCCESS; }
 
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned int i, nvmlDevice_t *mig) {
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned int i, nvmlDevice_t *out) {
 	int gi; char profile[32]; unsigned long long used;
 	ENTER(d);
-	if (i >= 7 || !slot(&migs[d->gpu][i], &gi, profile, &used)) return i % 2 ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
-	*mig = &migs[d->gpu][i];
+	if (i >= 7 || !slot(mig(d, i), &gi, profile, &used)) return i % 2 ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
+	*out = mig(d, i);
 	return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, unsigned int *id) {
 	int gi; char profile[32]; unsigned long long used;
 	ENTER(d);
-	if (d->slot < 0 || !slot(d, &gi, profile, &used)) return NVML_ERROR_NOT_FOUND;
+	if (d.handle->slot < 0 || !slot(d, &gi, profile, &used)) return NVML_ERROR_NOT_FOUND;
 	*id = (unsigned int)gi;
 	return NVML_SUCCESS;
 }
@@ -303,7 +308,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int n, nvmlFieldValue_t *f
 	ENTER(d);
 	for (int i = 0; i < n; i++) {
 		char v[128], type; unsigned long long x;
-		if (!text(v, sizeof v, "gpu.%d.field.%u", d->gpu, f[i].fieldId)) { f[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED; continue; }
+		if (!text(v, sizeof v, "gpu.%d.field.%u", d.handle->gpu, f[i].fieldId)) { f[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED; continue; }
 		if (sscanf(v, "%c %llu", &type, &x) != 2) { f[i].nvmlReturn = NVML_ERROR_UNKNOWN; continue; }
 		f[i].nvmlReturn = NVML_SUCCESS;
 		/* Adding is what real drivers were seen to do with a value left in. */
@@ -324,61 +329,61 @@ nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t d, nvmlGpmSupport_t *s) {
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *s) { *s = calloc(1, sizeof(struct nvmlGpmSample_st)); return NVML_SUCCESS; }
-nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) { free(s); return NVML_SUCCESS; }
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *s) { s->handle = calloc(1, sizeof(struct nvmlGpmSample_st)); return NVML_SUCCESS; }
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) { free(s.handle); return NVML_SUCCESS; }
 
 nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t d, nvmlGpmSample_t s) {
 	ENTER(d);
 	if (figure(d, 0, "mig")) return NVML_ERROR_NOT_SUPPORTED;
-	s->gpu = d->gpu;
-	s->gi = -1;
-	clock_gettime(CLOCK_MONOTONIC, &s->at);
+	s.handle->gpu = d.handle->gpu;
+	s.handle->gi = -1;
+	clock_gettime(CLOCK_MONOTONIC, &s.handle->at);
 	return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t d, unsigned int gi, nvmlGpmSample_t s) {
 	ENTER(d);
-	s->gpu = d->gpu;
-	s->gi = (int)gi;
-	clock_gettime(CLOCK_MONOTONIC, &s->at);
+	s.handle->gpu = d.handle->gpu;
+	s.handle->gi = (int)gi;
+	clock_gettime(CLOCK_MONOTONIC, &s.handle->at);
 	return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *g) {
-	ENTER(NULL);
+	ENTER(NO_DEVICE);
 	if (g->version != NVML_GPM_METRICS_GET_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-	struct timespec *a = &g->sample1->at, *b = &g->sample2->at;
+	struct timespec *a = &g->sample1.handle->at, *b = &g->sample2.handle->at;
 	double gap = (double)(b->tv_sec - a->tv_sec) + (double)(b->tv_nsec - a->tv_nsec) / 1e9;
 	if (gap < 0.099) return NVML_ERROR_INVALID_ARGUMENT; /* too close, or in the wrong order */
 	for (unsigned int i = 0; i < g->numMetrics; i++) {
 		nvmlGpmMetric_t *m = &g->metrics[i];
 		m->nvmlReturn = NVML_SUCCESS;
-		m->value = (double)number(10ULL * m->metricId % 100, "gpu.%d.gpm.%u", g->sample1->gpu, m->metricId);
-		if (g->sample1->gi >= 0) m->value += g->sample1->gi;
+		m->value = (double)number(10ULL * m->metricId % 100, "gpu.%d.gpm.%u", g->sample1.handle->gpu, m->metricId);
+		if (g->sample1.handle->gi >= 0) m->value += g->sample1.handle->gi;
 		if (g->numMetrics > 1 && number(1, "gpmbatch") == 0) m->value = 7;
 	}
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *s) { ENTER(NULL); *s = calloc(1, sizeof(struct nvmlEventSet_st)); (*s)->next = 1; return NVML_SUCCESS; }
-nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t s) { free(s); return NVML_SUCCESS; }
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *s) { ENTER(NO_DEVICE); s->handle = calloc(1, sizeof(struct nvmlEventSet_st)); s->handle->next = 1; return NVML_SUCCESS; }
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t s) { free(s.handle); return NVML_SUCCESS; }
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t d, unsigned long long *t) { ENTER(d); *t = figure(d, nvmlEventTypeXidCriticalError, "events"); return NVML_SUCCESS; }
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, nvmlEventSet_t s) {
 	ENTER(d);
-	if (types & nvmlEventTypeXidCriticalError) s->gpus |= 1ULL << d->gpu;
+	if (types & nvmlEventTypeXidCriticalError) s.handle->gpus |= 1ULL << d.handle->gpu;
 	return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t s, nvmlEventData_t *e, unsigned int ms) {
 	for (unsigned int waited = 0;; waited += 5) {
-		ENTER(NULL);
-		char v[128]; int gpu; unsigned long long code;
-		if (text(v, sizeof v, "xid.%d", s->next) && sscanf(v, "%d %llu", &gpu, &code) == 2) {
-			s->next++;
-			if (s->gpus & 1ULL << gpu) {
+		ENTER(NO_DEVICE);
+		char v[128]; int which; unsigned long long code;
+		if (text(v, sizeof v, "xid.%d", s.handle->next) && sscanf(v, "%d %llu", &which, &code) == 2) {
+			s.handle->next++;
+			if (s.handle->gpus & 1ULL << which) {
 				memset(e, 0, sizeof *e);
-				e->device = &gpus[gpu];
+				e->device = gpu(which);
 				e->eventType = nvmlEventTypeXidCriticalError;
 				e->eventData = code;
 				e->gpuInstanceId = e->computeInstanceId = 0xFFFFFFFF;
