@@ -179,6 +179,7 @@ func TestMissingSymbols(t *testing.T) {
 	whole := helper(t, fakeLibrary(t), everything()...)
 	for _, sym := range optionalSymbols() {
 		t.Run(sym, func(t *testing.T) {
+			t.Parallel()
 			absent, known := lost[sym]
 			if !known {
 				t.Fatal("this test does not know the function")
@@ -196,6 +197,7 @@ func TestMissingSymbols(t *testing.T) {
 		})
 	}
 	t.Run("all of them", func(t *testing.T) {
+		t.Parallel()
 		res := helper(t, fakeLibrary(t, optionalSymbols()...), everything()...)
 		if !slices.Equal(res.Lost, []string{"unreadable", "unreadable"}) {
 			t.Errorf("%+v", res)
@@ -203,6 +205,7 @@ func TestMissingSymbols(t *testing.T) {
 	})
 	for _, sym := range requiredSymbols() {
 		t.Run(sym, func(t *testing.T) {
+			t.Parallel()
 			res := helper(t, fakeLibrary(t, sym), everything()...)
 			if !strings.Contains(res.Err, string(ReasonLibraryUnusable)) || !strings.Contains(res.Err, sym) {
 				t.Errorf("%+v", res)

@@ -12,7 +12,7 @@ import (
 
 // eventWait is how long one wait for events stays inside the driver, and so about
 // how long it takes to stop.
-const eventWait = 500 * time.Millisecond
+const eventWait = 200 * time.Millisecond
 
 // eventLoop receives Xid events in one goroutine.
 type eventLoop struct {

@@ -63,7 +63,11 @@ func healthFamilies() []healthFamily {
 	return []healthFamily{
 		{family("nvml_up", Gauge, nil,
 			"1 if the last reading of the GPUs succeeded. 0: no GPU figures; the log and nvml_sample_failures_total say why."),
-			func(s *nvml.State, e emit) { e(flag(s.Up)) }},
+			func(s *nvml.State, e emit) {
+				if s.Cycles > 0 {
+					e(oneIf(s.Up))
+				}
+			}},
 		{family("nvml_samples_total", Counter, nil,
 			"Readings of the GPUs that were tried."),
 			func(s *nvml.State, e emit) { e(float64(s.Cycles)) }},
@@ -159,10 +163,10 @@ func gpuFamilies() []gpuFamily {
 }
 
 func up(s *nvml.Sample) nvml.Value {
-	return nvml.Of(flag(s.Lost == ""))
+	return nvml.Of(oneIf(s.Lost == ""))
 }
 
-func flag(b bool) float64 {
+func oneIf(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -86,7 +86,7 @@ func clockEvents(g *nvml.Sample, e emit) {
 		return
 	}
 	for _, r := range nvml.ClockEventReasons() {
-		e(flag(uint64(mask)&r.Bit != 0), r.Name)
+		e(oneIf(uint64(mask)&r.Bit != 0), r.Name)
 	}
 }
 
