@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -139,6 +140,7 @@ func (d *device) sample(l *local, slow bool) (Sample, Code) {
 		}
 	}
 	s := d.slow
+	s.Processes = slices.Clone(d.slow.Processes) // the caller owns what it gets
 	s.GPU = d.gpu
 	if d.lost == codeSuccess {
 		d.readFast(l, &s)

@@ -177,14 +177,22 @@ func TestMissingSymbols(t *testing.T) {
 		symGPUInstance: nil, symGPMMIGSample: nil,
 	}
 	whole := helper(t, fakeLibrary(t), everything()...)
-	for _, sym := range optionalSymbols() {
-		t.Run(sym, func(t *testing.T) {
-			t.Parallel()
-			absent, known := lost[sym]
+	// Ten libraries, each without some functions that do not hide one another's use.
+	const libraries = 10
+	all := optionalSymbols()
+	for i := range libraries {
+		var omit, absent []string
+		for j := i; j < len(all); j += libraries {
+			names, known := lost[all[j]]
 			if !known {
-				t.Fatal("this test does not know the function")
+				t.Fatalf("this test does not know %s", all[j])
 			}
-			res := helper(t, fakeLibrary(t, sym), everything()...)
+			omit = append(omit, all[j])
+			absent = append(absent, names...)
+		}
+		t.Run(strings.Join(omit, "+"), func(t *testing.T) {
+			t.Parallel()
+			res := helper(t, fakeLibrary(t, omit...), everything()...)
 			if res.Err != "" || len(res.GPUs) != 2 {
 				t.Fatalf("%+v", res)
 			}
@@ -382,6 +390,10 @@ func TestProcesses(t *testing.T) {
 	src, _ := openFake(t, LocalOptions{Processes: true, ProcRoot: proc},
 		"gpu.0.proc.0 41 1000", "gpu.0.proc.1 42 5000", "gpu.0.proc.2 43 18446744073709551615", "gpu.0.proc.3 4294967294 7")
 	p := sampleOnce(t, src).GPUs[0].Processes
+	p[2].Name = "changed" // the caller's own
+	if again := sampleOnce(t, src).GPUs[0].Processes; again[2].Name != "" {
+		t.Errorf("two snapshots share %+v", again)
+	}
 	if len(p) != 3 || p[0].PID != 42 || p[0].Name != "python3" || p[1].PID != 41 || p[1].Name != "" || p[2].MemoryUsedBytes.Valid() {
 		t.Errorf("%+v", p)
 	}
@@ -452,6 +464,27 @@ func TestHang(t *testing.T) {
 	}
 	set("count 2")
 	waitFor(t, "the call to return", func() bool { return !errors.Is(src.Close(), errBusy) })
+}
+
+// An event loop that does not come out of the driver keeps NVML open: it is neither
+// shut down nor opened a second time under the running call.
+func TestHangInEventWait(t *testing.T) {
+	src, set := openFake(t, LocalOptions{}, "count 1")
+	waitFor(t, "the event loop", func() bool { return sampleOnce(t, src).GPUs[0].XidsWatched })
+	set("hang nvmlEventSetWait_v2")
+	time.Sleep(eventWait + 100*time.Millisecond) // into the next wait
+	if s := sampleOnce(t, src); s.GPUs[0].Lost != "" {
+		t.Errorf("%+v", s)
+	}
+	if err := src.Close(); !errors.Is(err, errBusy) {
+		t.Errorf("Close: %v", err)
+	}
+	var down *DownError
+	if _, err := src.Sample(context.Background()); !errors.As(err, &down) || down.Reason != ReasonTimeout {
+		t.Errorf("Sample: %v", err)
+	}
+	set("count 1")
+	waitFor(t, "recovery", func() bool { _, err := src.Sample(context.Background()); return err == nil })
 }
 
 func TestMemoryRisesDuringAWindow(t *testing.T) {

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"sync"
 	"time"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -20,6 +21,7 @@ type eventLoop struct {
 	gpus   map[gonvml.Device]string // handle to UUID
 	sink   *xidStore
 	logger log.Logger
+	once   sync.Once // closes stop
 	stop   chan struct{}
 	done   chan struct{}
 }
@@ -46,7 +48,7 @@ func startEvents(c *calls, devices []*device, sink *xidStore, logger log.Logger)
 
 // close stops the loop and waits for it, at most for limit.
 func (e *eventLoop) close(limit time.Duration) bool {
-	close(e.stop)
+	e.once.Do(func() { close(e.stop) })
 	select {
 	case <-e.done:
 		return true

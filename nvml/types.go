@@ -12,7 +12,8 @@ const MaxGPUs = 64
 // Source delivers the figures of the GPUs of one host.
 //
 // Sample must not be called concurrently with itself. It returns an error only
-// when nothing can be said about any GPU; a [DownError] says what to do about it.
+// when nothing can be said about any GPU; a [DownError] says what to do about it. The
+// Snapshot belongs to the caller: no slice in it is used again.
 // Close releases what the Source holds; it is called once, after the last Sample.
 type Source interface {
 	Sample(ctx context.Context) (Snapshot, error)
@@ -66,7 +67,7 @@ type GPU struct {
 	PCIBusID string
 }
 
-// Snapshot is what one cycle found. It is not changed after it was returned.
+// Snapshot is what one cycle found. One that was published is not changed any more.
 type Snapshot struct {
 	Time   time.Time
 	Driver Driver
