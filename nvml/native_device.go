@@ -36,9 +36,6 @@ type device struct {
 	gpm    map[int]*gpmReader // by GPU instance; whole is the key of the whole GPU
 }
 
-// whole is the key for figures of a whole GPU where GPU instances have keys too.
-const whole = -1
-
 // forgetNeverAfter is how long a figure that is not supported is not asked for.
 const forgetNeverAfter = 10 * time.Minute
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ type Sampler struct {
 	state atomic.Pointer[State]
 
 	mu        sync.Mutex // guards what follows
-	tracks    map[string]*track
+	tracks    map[trackKey]*track
 	published chan struct{} // closed and replaced at each successful cycle
 	lastAt    time.Duration // of the last successful cycle; negative before the first
 
@@ -103,7 +104,7 @@ func NewSampler(src Source, o SamplerOptions) (*Sampler, error) {
 		return nil, err
 	}
 	s := &Sampler{
-		src: src, o: o, base: time.Now(), tracks: map[string]*track{},
+		src: src, o: o, base: time.Now(), tracks: map[trackKey]*track{},
 		published: make(chan struct{}), lastAt: -1, failures: map[Reason]uint64{},
 	}
 	s.state.Store(&State{Detail: "no cycle was completed yet"})
@@ -127,6 +128,9 @@ func (s *Sampler) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return s.shutdown()
 		case <-timer.C:
+			if ctx.Err() != nil {
+				return s.shutdown()
+			}
 			began := time.Now()
 			wait := s.cycle(ctx)
 			timer.Reset(max(wait-time.Since(began), 0))
@@ -222,29 +226,52 @@ func (s *Sampler) track(snap *Snapshot) []Totals {
 	totals := make([]Totals, len(snap.GPUs))
 	for i := range snap.GPUs {
 		g := &snap.GPUs[i]
-		t := s.tracks[g.UUID]
-		if t == nil {
-			s.forgetOldest()
-			t = newTrack(g.GPU, int(s.o.Keep/s.o.Interval)+1)
-			s.tracks[g.UUID] = t
+		if g.Lost != "" {
+			continue
 		}
-		if g.Lost == "" {
-			t.add(at, 2*s.o.Interval, g)
-			totals[i] = t.totals
+		t := s.trackOf(g.GPU, whole)
+		t.add(at, 2*s.o.Interval, g)
+		totals[i] = t.totals
+		for j := range g.MIG {
+			m := &g.MIG[j]
+			t := s.trackOf(g.GPU, m.GPUInstance)
+			t.migUUIDs = m.UUIDs
+			t.add(at, 2*s.o.Interval, &Sample{GPU: g.GPU, Memory: m.Memory, Activity: m.Activity})
 		}
 	}
 	return totals
 }
 
-// forgetOldest makes room for one more GPU.
+// trackOf returns the track of a GPU or of a GPU instance, making it if need be.
+func (s *Sampler) trackOf(g GPU, instance int) *track {
+	key := trackKey{g.UUID, instance}
+	t := s.tracks[key]
+	if t == nil {
+		s.forgetOldest()
+		t = newTrack(g, instance, int(s.o.Keep/s.o.Interval)+1)
+		s.tracks[key] = t
+	}
+	return t
+}
+
+type trackKey struct {
+	uuid     string
+	instance int
+}
+
+// maxTracks bounds what is kept: GPUs and GPU instances together.
+const maxTracks = 4 * MaxGPUs
+
+// forgetOldest makes room for one more track.
 func (s *Sampler) forgetOldest() {
-	if len(s.tracks) < 2*MaxGPUs {
+	if len(s.tracks) < maxTracks {
 		return
 	}
-	oldest := ""
-	for uuid, t := range s.tracks {
-		if oldest == "" || t.lastAt < s.tracks[oldest].lastAt {
-			oldest = uuid
+	var oldest trackKey
+	var at time.Duration = math.MaxInt64
+	for key, t := range s.tracks {
+		if t.lastAt < at {
+			oldest, at = key, t.lastAt
 		}
 	}
 	delete(s.tracks, oldest)

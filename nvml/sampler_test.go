@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -159,8 +160,8 @@ func TestRingIsBounded(t *testing.T) {
 		s, stop := run(t, src, SamplerOptions{Interval: 100 * time.Millisecond, Keep: 10 * time.Second})
 		time.Sleep(60*time.Second - time.Millisecond)
 		synctest.Wait()
-		if n, c := len(s.tracks["GPU-a"].ring), cap(s.tracks["GPU-a"].ring); n != 101 || c > 120 {
-			t.Errorf("ring of %d, capacity %d; want 101", n, c)
+		if n := len(s.tracks[trackKey{"GPU-a", whole}].ring); n != 101 {
+			t.Errorf("ring of %d; want 101", n)
 		}
 		// 60 s are 600 cycles; the last is number 600 at 59.9 s.
 		w := s.Window(begin.Add(59*time.Second), begin.Add(59500*time.Millisecond))
@@ -311,6 +312,63 @@ func TestShutdownWhileWedged(t *testing.T) {
 			t.Errorf("shutdown took %s", d)
 		}
 		close(release)
+	})
+}
+
+func TestWindowOfGPUInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &scripted{f: func(_ context.Context, n int) (Snapshot, error) {
+			s := one("GPU-a", 60, 0)
+			s.GPUs[0].MIG = []MIGInstance{
+				{GPUInstance: 3, UUIDs: []string{"MIG-x", "MIG-y"}, Memory: Memory{Used: Of(float64(n))}, Activity: Activity{SM: Of(0.5)}},
+				{GPUInstance: 5, UUIDs: []string{"MIG-z"}, Memory: Memory{Used: Of(50)}},
+			}
+			return s, nil
+		}}
+		begin := time.Now()
+		s, stop := run(t, src, SamplerOptions{})
+		time.Sleep(10500 * time.Millisecond)
+		synctest.Wait()
+		from, to := begin.Add(2500*time.Millisecond), begin.Add(5500*time.Millisecond)
+		if w := s.Window(from, to); len(w) != 1 || w[0].GPUInstance != whole || w[0].Label() != "0" {
+			t.Errorf("all: %+v", w)
+		}
+		w := s.Window(from, to, "mig-Y")
+		if len(w) != 1 || w[0].GPUInstance != 3 || w[0].Label() != "0/3" {
+			t.Fatalf("one instance: %+v", w)
+		}
+		want(t, "memory", w[0].MemoryUsed.Peak, 6)
+		want(t, "delta", w[0].MemoryUsed.Delta(), 3)
+		want(t, "SM activity", w[0].SMActivity.Peak, 0.5)
+		absent(t, "utilization", w[0].Utilization.Peak)
+		if w := s.Window(from, to, "GPU-a", "MIG-z"); len(w) != 2 || w[0].Label() != "0" || w[1].Label() != "0/5" {
+			t.Errorf("both: %+v", w)
+		}
+		_ = stop()
+	})
+}
+
+// Whatever GPUs a source makes up, what is kept is bounded.
+func TestTracksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &scripted{f: func(_ context.Context, n int) (Snapshot, error) {
+			s := Snapshot{Time: time.Now()}
+			for i := range 100 {
+				s.GPUs = append(s.GPUs, Sample{GPU: GPU{UUID: fmt.Sprintf("GPU-%d-%d", n, i)}, Memory: Memory{Used: Of(1)}})
+			}
+			return s, nil
+		}}
+		s, stop := run(t, src, SamplerOptions{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(s.tracks) > maxTracks {
+			t.Errorf("%d tracks", len(s.tracks))
+		}
+		now := time.Now()
+		if w := s.Window(now.Add(-time.Second), now); len(w) == 0 {
+			t.Error("no window of the newest GPUs")
+		}
+		_ = stop()
 	})
 }
 

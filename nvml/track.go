@@ -2,21 +2,22 @@ package nvml
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 // point is what is kept of a Sample for later windows. NaN is absent. at is the time
 // since the Sampler was made, on the monotonic clock.
 type point struct {
-	at                         time.Duration
-	memory, util, memUtil, pwr float64
+	at                             time.Duration
+	memory, util, memUtil, sm, pwr float64
 }
 
 func pointOf(at time.Duration, s *Sample) point {
 	nan := math.NaN()
 	return point{
 		at: at, memory: s.Memory.Used.Or(nan), util: s.Utilization.Or(nan),
-		memUtil: s.MemoryUtilization.Or(nan), pwr: s.PowerWatts.Or(nan),
+		memUtil: s.MemoryUtilization.Or(nan), sm: s.Activity.SM.Or(nan), pwr: s.PowerWatts.Or(nan),
 	}
 }
 
@@ -29,6 +30,8 @@ func (p point) value(f figure) Value {
 		v = p.util
 	case figMemoryUtilization:
 		v = p.memUtil
+	case figSMActivity:
+		v = p.sm
 	case figPower:
 		v = p.pwr
 	}
@@ -45,16 +48,21 @@ const (
 	figMemory figure = iota
 	figUtilization
 	figMemoryUtilization
+	figSMActivity
 	figPower
 )
 
-// track is what a Sampler keeps of one GPU: a ring of points and running totals.
+// track is what a Sampler keeps of one GPU, or of one GPU instance: a ring of points
+// and running totals.
 type track struct {
-	gpu    GPU
-	ring   []point
-	next   int // where the next point goes
-	lastAt time.Duration
-	totals Totals
+	gpu      GPU
+	instance int      // the GPU instance; whole for the GPU itself
+	migUUIDs []string // of the MIG devices inside the instance
+	ring     []point
+	size     int // the most points in ring
+	next     int // where the next point goes
+	lastAt   time.Duration
+	totals   Totals
 }
 
 // Totals only grow within the life of a Sampler, whoever reads them and however
@@ -76,8 +84,16 @@ type Totals struct {
 // readers do not take maxima from each other.
 const MaxOver = time.Minute
 
-func newTrack(gpu GPU, size int) *track {
-	return &track{gpu: gpu, ring: make([]point, 0, size), lastAt: -1}
+func newTrack(gpu GPU, instance, size int) *track {
+	return &track{gpu: gpu, instance: instance, size: size, lastAt: -1}
+}
+
+// is reports whether uuid means this GPU, or a MIG device of this GPU instance.
+func (t *track) is(uuid string) bool {
+	if t.instance == whole {
+		return sameUUID(uuid, t.gpu.UUID)
+	}
+	return slices.ContainsFunc(t.migUUIDs, func(m string) bool { return sameUUID(uuid, m) })
 }
 
 // add takes the next sample. A sample stands for the time since the one before it,
@@ -89,7 +105,7 @@ func (t *track) add(at, limit time.Duration, s *Sample) {
 	}
 	t.lastAt = at
 	p := pointOf(at, s)
-	if len(t.ring) < cap(t.ring) {
+	if len(t.ring) < t.size {
 		t.ring = append(t.ring, p)
 	} else {
 		t.ring[t.next] = p

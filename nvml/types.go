@@ -168,6 +168,9 @@ type Process struct {
 	GPUInstance int
 }
 
+// whole stands for a whole GPU where otherwise a GPU instance id stands.
+const whole = -1
+
 // MIGInstance is one GPU instance of a GPU in MIG mode. Memory belongs to the GPU
 // instance, not to the compute instances inside it.
 type MIGInstance struct {

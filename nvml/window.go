@@ -1,9 +1,11 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
+	"strconv"
 	"time"
 )
 
@@ -29,17 +31,36 @@ func (c Change) Delta() Value {
 	return Of(c.Peak.v - c.Before.v)
 }
 
-// GPUWindow is what one GPU did between two moments.
+// GPUWindow is what one GPU, or one GPU instance of it, did between two moments.
 type GPUWindow struct {
 	GPU GPU
+	// GPUInstance is the id of the MIG GPU instance; -1 for the whole GPU.
+	GPUInstance int
 	// Samples is the number of readings inside the window.
 	Samples int
-	// MemoryUsed is in bytes, Utilization a ratio, Power in watts.
+	// MemoryUsed is in bytes, Utilization a ratio, Power in watts. A GPU instance
+	// has memory and SM activity only.
 	MemoryUsed, Utilization, Power Change
+	// SMActivity is a ratio, on chips with GPM.
+	SMActivity Change
+}
+
+// Label returns a short name that tells windows apart: the index of the GPU ("0"), with
+// the GPU instance behind it for a part of a GPU ("0/3"). Without an index it is the UUID.
+func (w GPUWindow) Label() string {
+	name := w.GPU.UUID
+	if w.GPU.Index >= 0 {
+		name = strconv.Itoa(w.GPU.Index)
+	}
+	if w.GPUInstance == whole {
+		return name
+	}
+	return name + "/" + strconv.Itoa(w.GPUInstance)
 }
 
 // Window returns what each GPU did from one moment to another, ordered by index.
-// With uuids only those GPUs are returned (any case, with or without "GPU-"). GPUs of
+// With uuids only those GPUs are returned (any case, with or without "GPU-"); the UUID
+// of a MIG device asks for its GPU instance. Without, all whole GPUs are. GPUs of
 // which there is no reading in or next to the window are left out. A reading next to
 // it counts only if it is near: within five intervals, at least five seconds.
 //
@@ -54,7 +75,7 @@ func (s *Sampler) Window(from, to time.Time, uuids ...string) []GPUWindow {
 	var out []GPUWindow
 	s.mu.Lock()
 	for _, t := range s.tracks {
-		if len(uuids) > 0 && !slices.ContainsFunc(uuids, func(u string) bool { return sameUUID(u, t.gpu.UUID) }) {
+		if len(uuids) == 0 && t.instance != whole || len(uuids) > 0 && !slices.ContainsFunc(uuids, t.is) {
 			continue
 		}
 		if w, ok := t.window(a, b, near); ok {
@@ -62,7 +83,9 @@ func (s *Sampler) Window(from, to time.Time, uuids ...string) []GPUWindow {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(out, func(x, y GPUWindow) int { return compareGPU(x.GPU, y.GPU) })
+	slices.SortFunc(out, func(x, y GPUWindow) int {
+		return cmp.Or(cmp.Compare(x.GPU.Index, y.GPU.Index), cmp.Compare(x.GPU.UUID, y.GPU.UUID), cmp.Compare(x.GPUInstance, y.GPUInstance))
+	})
 	return out
 }
 
@@ -91,7 +114,7 @@ func (s *Sampler) WaitWindow(ctx context.Context, from, to time.Time, uuids ...s
 
 // window computes the window of one GPU from a to b.
 func (t *track) window(a, b, near time.Duration) (GPUWindow, bool) {
-	w := GPUWindow{GPU: t.gpu}
+	w := GPUWindow{GPU: t.gpu, GPUInstance: t.instance}
 	n := t.len()
 	first := sort.Search(n, func(i int) bool { return t.at(i).at >= a }) // first inside
 	past := sort.Search(n, func(i int) bool { return t.at(i).at >= b })  // first at or after the end
@@ -109,9 +132,10 @@ func (t *track) window(a, b, near time.Duration) (GPUWindow, bool) {
 		after = -1
 	}
 	w.Samples = max(end-first, 0)
-	for f, c := range map[figure]*Change{figMemory: &w.MemoryUsed, figUtilization: &w.Utilization, figPower: &w.Power} {
-		*c = t.change(f, before, first, end, after)
-	}
+	w.MemoryUsed = t.change(figMemory, before, first, end, after)
+	w.Utilization = t.change(figUtilization, before, first, end, after)
+	w.SMActivity = t.change(figSMActivity, before, first, end, after)
+	w.Power = t.change(figPower, before, first, end, after)
 	return w, before >= 0 || w.Samples > 0 || after >= 0
 }
 
