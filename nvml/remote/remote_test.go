@@ -173,7 +173,11 @@ func TestSource(t *testing.T) {
 	defer close(release)
 
 	read := func(path string) (nvml.Snapshot, error) {
-		src, err := New(strings.Replace(srv.URL, "http://", "http://user:secret@", 1)+path, srv.Client(), Options{Timeout: 300 * time.Millisecond})
+		timeout := time.Minute
+		if path == "/slow" {
+			timeout = 100 * time.Millisecond
+		}
+		src, err := New(strings.Replace(srv.URL, "http://", "http://user:secret@", 1)+path, srv.Client(), Options{Timeout: timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
