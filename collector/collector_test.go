@@ -1,0 +1,633 @@
+package collector
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/llmcanary/llm_canary_exporter/prober/result"
+)
+
+// fill feeds a set of results that touches every metric.
+func fill(c *Collector, clock *testClock) {
+	c.TargetFound(result.Target{Name: "a", URL: "http://a:8000", Engine: "vllm", Version: "0.11.0", Model: "m", Protocol: "openai_chat"})
+	c.PairAdded(chatPair("a"))
+	c.PairAdded(chatPair("b"))
+	c.PairAdded(result.Pair{
+		Target: "a", Scenario: "structured", Type: "structured_output", Interval: 5 * time.Minute,
+		Variants: []string{"free", "json_schema"}, Checks: []result.CheckName{{Variant: "json_schema", Name: "json_schema"}},
+	})
+	c.PairAdded(result.Pair{Target: "b", Scenario: "nightly", Type: "ramp", Variants: []string{"default"}})
+	c.ProbeStarted("a", "chat")
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	c.ProbeFinished(chatFailure(clock, "a", result.ReasonTruncated))
+	c.ProbeStarted("b", "chat")
+	c.ProbeSkipped(result.Skip{Target: "b", Scenario: "chat", Reason: result.SkipOverlap})
+	c.ProbeFinished(&result.Probe{
+		Target: "a", Scenario: "structured", Outcome: result.Failure, Reason: result.ReasonWrongAnswer, StartTime: at(clock), DurationSeconds: 0.5,
+		Requests: []result.Request{
+			{Variant: "free", Outcome: result.Success, TimeToFirstTokenSeconds: result.Ptr(1.0), CompletionTokens: result.Ptr(3), TokenCountSource: result.CountChunks},
+			{Variant: "json_schema", Outcome: result.Failure, Reason: result.ReasonWrongAnswer},
+		},
+		Checks: []result.Check{{Variant: "json_schema", Name: "json_schema", Detail: "no object"}},
+		Values: result.Values{{Metric: "structured_output_overhead_ratio", Label: "json_schema", Figure: 1.25}},
+	})
+	var all result.Values
+	for _, x := range figures() {
+		label := ""
+		if x.label != "" {
+			label = "default"
+			if x.allowed != nil {
+				label = x.allowed[0]
+			}
+		}
+		all = append(all, result.Value{Metric: x.name, Label: label, Figure: 1.5})
+	}
+	c.ProbeFinished(&result.Probe{
+		Target: "b", Scenario: "nightly", Outcome: result.Success, StartTime: at(clock), DurationSeconds: 120, Values: all,
+	})
+}
+
+func TestGolden(t *testing.T) {
+	for _, mode := range []string{"classic", "native", "both"} {
+		t.Run(mode, func(t *testing.T) {
+			c, reg, clock := newTest(t, Options{Histograms: mode})
+			fill(c, clock)
+			golden(t, filepath.Join("testdata", mode+".prom"), encode(t, reg, expfmt.TypeTextPlain))
+		})
+	}
+}
+
+func TestEveryMetricOfTheTableIsExported(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	fill(c, clock)
+	families := gather(t, reg)
+	for _, m := range Metrics() {
+		f := families[m.Name]
+		if f == nil {
+			t.Errorf("%s: nothing exported", m.Name)
+			continue
+		}
+		if got := strings.ToLower(f.GetType().String()); got != string(m.Type) {
+			t.Errorf("%s: type %s, want %s", m.Name, got, m.Type)
+		}
+		var got []string
+		for _, p := range f.Metric[0].Label {
+			got = append(got, p.GetName())
+		}
+		want := append([]string{}, m.Labels...)
+		sort.Strings(want)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: labels %v, want %v", m.Name, got, want)
+		}
+		delete(families, m.Name)
+	}
+	for name := range families {
+		t.Errorf("%s is exported, but is not in the table", name)
+	}
+}
+
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range Metrics() {
+		switch {
+		case seen[m.Name]:
+			t.Errorf("%s: twice in the table", m.Name)
+		case m.Help == "" || !strings.HasSuffix(m.Help, "."):
+			t.Errorf("%s: help %q is not a sentence", m.Name, m.Help)
+		case m.Type == Counter != strings.HasSuffix(m.Name, "_total"):
+			t.Errorf("%s: counters and only they end in _total", m.Name)
+		case m.Type == Histogram != (len(m.Bounds) > 0):
+			t.Errorf("%s: histograms and only they have bounds", m.Name)
+		case m.Expires && m.Type != Gauge:
+			t.Errorf("%s: only gauges expire", m.Name)
+		}
+		seen[m.Name] = true
+	}
+}
+
+func TestLint(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	fill(c, clock)
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestDocsAreCurrent(t *testing.T) {
+	path := filepath.Join("..", "docs", "metrics.md")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, path, Document())
+}
+
+func TestCountersExistFromTheStart(t *testing.T) {
+	c, reg, _ := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	for _, r := range result.Reasons() {
+		wantValue(t, reg, 0, "probe_failures_total", "target", "a", "scenario", "chat", "reason", string(r))
+	}
+	for _, r := range result.SkipReasons() {
+		wantValue(t, reg, 0, "probe_skips_total", "reason", string(r))
+	}
+	for _, r := range variantReasons() {
+		wantValue(t, reg, 0, "request_failures_total", "variant", "default", "reason", string(r))
+	}
+	wantValue(t, reg, 0, "probes_total")
+	wantValue(t, reg, 0, "requests_total", "variant", "default")
+	wantValue(t, reg, 0, "checks_total", "variant", "default", "check", "non_empty")
+	wantValue(t, reg, 0, "check_failures_total", "variant", "default", "check", "non_empty")
+	wantValue(t, reg, 0, "probe_running")
+	wantValue(t, reg, 0, "probe_consecutive_failures")
+	wantValue(t, reg, 30, "probe_interval_seconds")
+
+	// What only a probe can tell is absent.
+	for _, name := range []string{
+		"probe_success", "probe_last_run_timestamp_seconds", "probe_last_success_timestamp_seconds", "target_info",
+		"cached_prompt_tokens_total", "time_to_first_token_seconds", "output_tokens_per_second", "probe_duration_seconds",
+	} {
+		wantAbsent(t, reg, name)
+	}
+}
+
+func TestFailuresNeverFeedHistogramsOfLatency(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	for _, r := range result.Reasons() {
+		c.ProbeFinished(chatFailure(clock, "a", r))
+	}
+	unsupported := chatSuccess(clock, "a")
+	unsupported.Outcome, unsupported.Requests[0].Outcome = result.Unsupported, result.Unsupported
+	c.ProbeFinished(unsupported)
+
+	lags := map[string]bool{"schedule_lag_seconds": true, "client_lag_seconds": true}
+	for _, m := range Metrics() {
+		name := strings.TrimPrefix(m.Name, Namespace)
+		if m.Type == Histogram && !lags[name] {
+			wantAbsent(t, reg, name)
+		}
+	}
+	for _, r := range result.Reasons() {
+		wantValue(t, reg, 1, "probe_failures_total", "reason", string(r))
+		wantValue(t, reg, 1, "request_failures_total", "reason", string(r))
+	}
+	n := float64(len(result.Reasons()))
+	wantValue(t, reg, n+1, "probes_total")
+	wantValue(t, reg, n+1, "requests_total")
+	wantValue(t, reg, (n+1)*213, "prompt_tokens_total") // what was spent was spent
+}
+
+func TestOutcomes(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	end := float64(at(clock).Add(1930*time.Millisecond).UnixMilli()) / 1e3
+	wantValue(t, reg, 1, "probe_success")
+	wantValue(t, reg, end, "probe_last_success_timestamp_seconds")
+
+	clock.t = clock.t.Add(30 * time.Second)
+	c.ProbeFinished(chatFailure(clock, "a", result.ReasonConnect))
+	c.ProbeFinished(chatFailure(clock, "a", result.ReasonNone)) // a fault of ours: still a failure
+	wantValue(t, reg, 0, "probe_success")
+	wantValue(t, reg, 2, "probe_consecutive_failures")
+	wantValue(t, reg, 1, "probe_failures_total", "reason", "internal")
+	wantValue(t, reg, end, "probe_last_success_timestamp_seconds")
+	wantValue(t, reg, end+30, "probe_last_run_timestamp_seconds")
+
+	unsupported := chatSuccess(clock, "a")
+	unsupported.Outcome = result.Unsupported
+	c.ProbeFinished(unsupported)
+	wantAbsent(t, reg, "probe_success") // neither right nor wrong
+	wantValue(t, reg, 0, "probe_consecutive_failures")
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	wantValue(t, reg, 1, "probe_success")
+
+	c.ProbeStarted("a", "chat")
+	c.ProbeStarted("a", "chat")
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	wantValue(t, reg, 1, "probe_running")
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	wantValue(t, reg, 0, "probe_running")
+}
+
+func TestStallsAndSources(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	wantValue(t, reg, 1, "stream_stalls_total")
+	c.ProbeFinished(chatFailure(clock, "a", result.ReasonTimeoutStall))
+	wantValue(t, reg, 3, "stream_stalls_total")
+	wantValue(t, reg, 2, "request_token_counts_total", "source", "usage")
+	wantValue(t, reg, 2, "stream_anomalies_total", "anomaly", "missing_done")
+	wantValue(t, reg, 384, "cached_prompt_tokens_total")
+	wantValue(t, reg, 1, "max_inter_token_latency_seconds")
+	wantValue(t, reg, 3, "inter_token_latency_seconds")
+	wantAbsent(t, reg, "request_phase_seconds", "phase", "tls")
+	wantValue(t, reg, 1, "request_phase_seconds", "phase", "headers")
+}
+
+func TestRemovedLeaveNothing(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	before, err := testutil.GatherAndCount(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(c, clock)
+	c.PairRemoved("a", "chat")
+	for _, f := range gather(t, reg) {
+		if m := find(f, "target", "a", "scenario", "chat"); m != nil {
+			t.Errorf("%s: series of a removed pair: %v", f.GetName(), m)
+		}
+	}
+	wantValue(t, reg, 1, "target_info", "target", "a")
+	wantValue(t, reg, 1, "probes_total", "target", "a", "scenario", "structured")
+
+	c.PairRemoved("a", "structured")
+	c.TargetRemoved("a")
+	c.TargetRemoved("b") // without PairRemoved
+	c.TargetRemoved("never there")
+	c.PairRemoved("never there", "chat")
+
+	// Everything that was under way comes in late.
+	c.ProbeStarted("a", "chat")
+	c.ProbeFinished(chatSuccess(clock, "a"))
+	c.ProbeFinished(chatFailure(clock, "b", result.ReasonCanceled))
+	c.ProbeSkipped(result.Skip{Target: "a", Scenario: "chat", Reason: result.SkipShutdown})
+	c.TargetFound(result.Target{Name: "a", Model: "m"})
+
+	after, err := testutil.GatherAndCount(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after != before {
+		t.Errorf("%d series are left, want the %d of an empty exporter", after, before)
+	}
+	wantValue(t, reg, 2, "exporter_results_dropped_total")
+}
+
+func TestReloadKeepsCounts(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	pair := result.Pair{
+		Target: "a", Scenario: "prefill", Type: "prefill", Interval: time.Minute, Variants: []string{"128", "4k"},
+		Checks: []result.CheckName{{Variant: "128", Name: "prompt_tokens"}, {Variant: "4k", Name: "prompt_tokens"}},
+	}
+	c.PairAdded(pair)
+	probe := &result.Probe{
+		Target: "a", Scenario: "prefill", Outcome: result.Success, StartTime: at(clock),
+		Requests: []result.Request{
+			{Variant: "128", Outcome: result.Success, TimeToFirstTokenSeconds: result.Ptr(0.1)},
+			{Variant: "4k", Outcome: result.Success, TimeToFirstTokenSeconds: result.Ptr(0.5)},
+		},
+		Values: result.Values{{Metric: "prefill_tokens_per_second", Label: "4k", Figure: 9000}},
+		Checks: []result.Check{{Variant: "4k", Name: "prompt_tokens", OK: true}},
+	}
+	c.ProbeFinished(probe)
+	before := encode(t, reg, expfmt.TypeTextPlain)
+	c.PairAdded(pair)
+	if after := encode(t, reg, expfmt.TypeTextPlain); after != before {
+		t.Errorf("adding the same pair again changed something\n%s", firstDifference(after, before))
+	}
+
+	pair.Interval = 2 * time.Minute
+	pair.Variants = []string{"128", "8k"}
+	pair.Checks = []result.CheckName{{Variant: "128", Name: "prompt_tokens"}, {Variant: "8k", Name: "prompt_tokens"}}
+	c.PairAdded(pair)
+	wantValue(t, reg, 120, "probe_interval_seconds")
+	wantValue(t, reg, 1, "probes_total")
+	wantValue(t, reg, 1, "requests_total", "variant", "128")
+	wantValue(t, reg, 0, "requests_total", "variant", "8k")
+	for _, f := range gather(t, reg) {
+		if m := find(f, "variant", "4k"); m != nil {
+			t.Errorf("%s: series of a variant that is no more: %v", f.GetName(), m)
+		}
+	}
+
+	pair.Interval = 0 // a cron schedule now
+	c.PairAdded(pair)
+	wantAbsent(t, reg, "probe_interval_seconds")
+}
+
+func TestTargetInfo(t *testing.T) {
+	c, reg, _ := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	for i := range 3 {
+		c.TargetFound(result.Target{Name: "a", URL: "http://a", Engine: "vllm", Version: fmt.Sprint(i), Model: strings.Repeat("x", 1000) + "\xff"})
+	}
+	f := gather(t, reg)["llm_canary_target_info"]
+	if len(f.GetMetric()) != 1 {
+		t.Fatalf("%d series, want that of the last detection", len(f.GetMetric()))
+	}
+	wantValue(t, reg, 1, "target_info", "target", "a", "version", "2", "model", strings.Repeat("x", 256), "protocol", "")
+	if n := len(c.targets["a"].scope.sets); n != 1 {
+		t.Errorf("%d label sets are kept after three versions, want 1", n)
+	}
+}
+
+func TestUnannouncedLabelValues(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	p := chatSuccess(clock, "a")
+	p.Requests[0].Variant = "surprise"
+	p.Requests[0].Anomalies = []result.Anomaly{"strange"}
+	p.Checks[0] = result.Check{Variant: "default", Name: "surprise"}
+	c.ProbeFinished(p)
+	c.ProbeFinished(chatFailure(clock, "a", "mystery"))
+	c.ProbeSkipped(result.Skip{Target: "a", Scenario: "chat", Reason: "mood"})
+
+	wantValue(t, reg, 1, "requests_total", "variant", "other")
+	wantValue(t, reg, 1, "time_to_first_token_seconds", "variant", "other")
+	wantValue(t, reg, 1, "checks_total", "variant", "default", "check", "other")
+	wantValue(t, reg, 1, "stream_anomalies_total", "anomaly", "other")
+	wantValue(t, reg, 1, "probe_failures_total", "reason", "other")
+	wantValue(t, reg, 1, "probe_skips_total", "reason", "other")
+	for label, min := range map[string]float64{"variant": 1, "check": 1, "anomaly": 1, "reason": 2} {
+		if n, _ := value(t, reg, "exporter_label_values_dropped_total", "label", label); n < min {
+			t.Errorf("%v values of label %s were counted as dropped, want at least %v", n, label, min)
+		}
+	}
+	// An empty variant is the only one there is.
+	p = chatSuccess(clock, "a")
+	p.Requests[0].Variant = ""
+	c.ProbeFinished(p)
+	wantValue(t, reg, 2, "requests_total", "variant", "default") // this and the failed one
+}
+
+func TestGPUsAreBounded(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	p := chatSuccess(clock, "a")
+	p.Requests[0].Window.GPUs = nil
+	for i := range maxGPUs + 10 {
+		p.Requests[0].Window.GPUs = append(p.Requests[0].Window.GPUs, result.GPUWindow{GPU: fmt.Sprint(i), MemoryUsedPeakBytes: result.Ptr(1.0)})
+	}
+	c.ProbeFinished(p)
+	if n := len(gather(t, reg)["llm_canary_probe_gpu_memory_used_peak_bytes"].GetMetric()); n != maxGPUs {
+		t.Errorf("%d series, want %d", n, maxGPUs)
+	}
+	wantValue(t, reg, 10, "exporter_label_values_dropped_total", "label", "gpu")
+}
+
+func TestHighestOfAProbeCounts(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	probe := func(peaks ...float64) {
+		clock.t = clock.t.Add(time.Second)
+		p := chatSuccess(clock, "a")
+		p.Requests = nil
+		for _, x := range peaks {
+			p.Requests = append(p.Requests, result.Request{Variant: "default", Window: result.Window{KVCacheUsagePeakRatio: result.Ptr(x)}})
+		}
+		c.ProbeFinished(p)
+	}
+	probe(0.2, 0.9, 0.5)
+	wantValue(t, reg, 0.9, "probe_kv_cache_usage_peak_ratio")
+	probe(0.3, 0.1)
+	wantValue(t, reg, 0.3, "probe_kv_cache_usage_peak_ratio")
+}
+
+func TestImpossibleFigures(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(chatPair("a"))
+	p := chatSuccess(clock, "a")
+	q := &p.Requests[0]
+	q.TimeToFirstTokenSeconds = result.Ptr(math.NaN())
+	q.E2ELatencySeconds = result.Ptr(-1.0)
+	q.TimePerOutputTokenSeconds = result.Ptr(math.Inf(1))
+	q.PromptTokens = result.Ptr(-5)
+	q.InterChunkLatenciesSeconds = nil
+	p.Values = result.Values{
+		{Metric: "output_tokens_per_second", Label: "default", Figure: math.Inf(1)},
+		{Metric: "no_such_figure", Figure: 1},
+		{Metric: "requests_per_second", Label: "x", Figure: 1},
+		{Metric: "prefix_cache_hit_ratio", Label: "guess", Figure: 1},
+		{Metric: "time_to_first_token_seconds", Figure: 1}, // exists, but is no figure of a scenario
+	}
+	c.ProbeFinished(p)
+	for _, name := range []string{
+		"time_to_first_token_seconds", "e2e_request_latency_seconds", "time_per_output_token_seconds", "inter_token_latency_seconds",
+		"max_inter_token_latency_seconds", "output_tokens_per_second", "requests_per_second", "prefix_cache_hit_ratio",
+	} {
+		wantAbsent(t, reg, name)
+	}
+	wantValue(t, reg, 0, "prompt_tokens_total")
+	wantValue(t, reg, 3, "exporter_figures_dropped_total", "reason", "not_finite")
+	wantValue(t, reg, 2, "exporter_figures_dropped_total", "reason", "negative")
+	wantValue(t, reg, 2, "exporter_figures_dropped_total", "reason", "unknown_metric")
+	wantValue(t, reg, 1, "exporter_figures_dropped_total", "reason", "unknown_label")
+	wantValue(t, reg, 1, "exporter_label_values_dropped_total", "label", "source")
+}
+
+// lines is a logger that counts.
+type lines struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (l *lines) Log(...any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n++
+	return nil
+}
+
+func TestProblemsAreLoggedOnce(t *testing.T) {
+	logger := &lines{}
+	c, reg, clock := newTest(t, Options{Logger: logger})
+	c.PairAdded(chatPair("a"))
+	for range 5 {
+		p := chatSuccess(clock, "a")
+		p.Values = result.Values{{Metric: "no_such_figure", Figure: 1}}
+		c.ProbeFinished(p)
+	}
+	if logger.n != 1 {
+		t.Errorf("%d lines, want 1", logger.n)
+	}
+	wantValue(t, reg, 5, "exporter_figures_dropped_total", "reason", "unknown_metric")
+	for i := range 3 * maxLogged { // names that never repeat must not be remembered for ever
+		p := chatSuccess(clock, "a")
+		p.Values = result.Values{{Metric: fmt.Sprint("figure_", i), Figure: 1}}
+		c.ProbeFinished(p)
+	}
+	if logger.n > maxLogged || len(c.logged) > maxLogged {
+		t.Errorf("%d lines, %d kinds remembered, want at most %d", logger.n, len(c.logged), maxLogged)
+	}
+}
+
+func TestFiguresExpire(t *testing.T) {
+	pairs := map[string]struct {
+		pair     result.Pair
+		metric   string
+		lifetime time.Duration
+	}{
+		"short interval": {result.Pair{Interval: 30 * time.Second, Variants: []string{"default"}}, "output_tokens_per_second", 15 * time.Minute},
+		"long interval":  {result.Pair{Interval: 10 * time.Minute, Variants: []string{"default"}}, "output_tokens_per_second", 30 * time.Minute},
+		"in turn":        {result.Pair{Interval: 10 * time.Minute, Variants: []string{"default", "b", "c"}}, "speculative_acceptance_ratio", 90 * time.Minute},
+	}
+	for name, x := range pairs {
+		t.Run(name, func(t *testing.T) {
+			c, reg, clock := newTest(t, Options{})
+			x.pair.Target, x.pair.Scenario = "a", "chat"
+			c.PairAdded(x.pair)
+			p := chatSuccess(clock, "a")
+			p.Values = result.Values{{Metric: x.metric, Label: "default", Figure: 2}}
+			c.ProbeFinished(p)
+			clock.t = clock.t.Add(x.lifetime)
+			wantValue(t, reg, 2, x.metric)
+			clock.t = clock.t.Add(time.Second)
+			wantAbsent(t, reg, x.metric)
+			wantAbsent(t, reg, "probe_gpu_utilization_max_ratio")
+			wantAbsent(t, reg, "probe_engine_requests_running")
+			wantValue(t, reg, 1, "probe_success") // says what it says with its time stamp
+			var b strings.Builder
+			if err := c.WriteText(&b, false); err != nil || strings.Contains(b.String(), x.metric) {
+				t.Errorf("the text page still has %s (error %v)", x.metric, err)
+			}
+			c.ProbeFinished(p)
+			wantValue(t, reg, 2, x.metric)
+		})
+	}
+}
+
+func TestFiguresOfScheduledScenarios(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(result.Pair{Target: "a", Scenario: "ramp", Type: "ramp", Variants: []string{"default"}})
+	probe := func(outcome result.Outcome, reason result.Reason, values ...result.Value) {
+		c.ProbeFinished(&result.Probe{Target: "a", Scenario: "ramp", Outcome: outcome, Reason: reason, StartTime: at(clock), Values: values})
+	}
+	probe(result.Success, "", result.Value{Metric: "ramp_max_requests_per_second", Figure: 12}, result.Value{Metric: "ramp_stop_info", Label: "completed", Figure: 1})
+	clock.t = clock.t.Add(8 * 24 * time.Hour)
+	wantValue(t, reg, 12, "ramp_max_requests_per_second")
+	probe(result.Failure, result.ReasonConnect, result.Value{Metric: "ramp_max_requests_per_second", Figure: 1})
+	wantAbsent(t, reg, "ramp_max_requests_per_second") // neither last week's nor what a broken run says
+	wantAbsent(t, reg, "ramp_stop_info")
+}
+
+func TestFiguresOfFailedProbes(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	c.PairAdded(result.Pair{Target: "a", Scenario: "cache", Type: "prefix_cache", Interval: time.Minute, Variants: []string{"cold", "warm"}})
+	c.PairAdded(result.Pair{Target: "a", Scenario: "ramp", Type: "ramp", Interval: time.Minute})
+	probe := func(scenario string, reason result.Reason, v result.Value) {
+		c.ProbeFinished(&result.Probe{Target: "a", Scenario: scenario, Outcome: result.Failure, Reason: reason, StartTime: at(clock), Values: result.Values{v}})
+	}
+	hit := func(x float64) result.Value {
+		return result.Value{Metric: "prefix_cache_hit_ratio", Label: "usage", Figure: x}
+	}
+	probe("cache", result.ReasonTruncated, hit(0.5))
+	wantAbsent(t, reg, "prefix_cache_hit_ratio")
+	probe("cache", result.ReasonWrongAnswer, hit(0)) // the very collapse that an alert looks for
+	wantValue(t, reg, 0, "prefix_cache_hit_ratio", "source", "usage")
+
+	// One reason at a time.
+	probe("ramp", result.ReasonWrongAnswer, result.Value{Metric: "ramp_stop_info", Label: "completed", Figure: 1})
+	probe("ramp", result.ReasonWrongAnswer, result.Value{Metric: "ramp_stop_info", Label: "guard_ttft", Figure: 1})
+	wantAbsent(t, reg, "ramp_stop_info", "reason", "completed")
+	wantValue(t, reg, 1, "ramp_stop_info", "reason", "guard_ttft")
+}
+
+func TestTwoScenariosOfOneType(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	for i, name := range []string{"cache", "cache_long"} {
+		c.PairAdded(result.Pair{Target: "a", Scenario: name, Type: "prefix_cache", Interval: time.Minute, Variants: []string{"warm"}})
+		c.ProbeFinished(&result.Probe{
+			Target: "a", Scenario: name, Outcome: result.Success, StartTime: at(clock),
+			Values: result.Values{{Metric: "prefix_cache_hit_ratio", Label: "usage", Figure: float64(i)}},
+		})
+	}
+	wantValue(t, reg, 0, "prefix_cache_hit_ratio", "target", "a", "scenario", "cache")
+	wantValue(t, reg, 1, "prefix_cache_hit_ratio", "target", "a", "scenario", "cache_long")
+}
+
+func TestNewRefusesBadOptions(t *testing.T) {
+	for name, x := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"mode":      {Options{Histograms: "fancy"}, `"fancy"`},
+		"histogram": {Options{ExtraBounds: map[string][]float64{"no_such": {1}}}, `"no_such"`},
+		"no histogram": {
+			Options{ExtraBounds: map[string][]float64{"probe_success": {1}}}, `"probe_success"`,
+		},
+		"zero":     {Options{ExtraBounds: map[string][]float64{"client_lag_seconds": {0}}}, "client_lag_seconds"},
+		"NaN":      {Options{ExtraBounds: map[string][]float64{"client_lag_seconds": {math.NaN()}}}, "NaN"},
+		"infinite": {Options{ExtraBounds: map[string][]float64{"client_lag_seconds": {math.Inf(1)}}}, "+Inf"},
+		"many":     {Options{ExtraBounds: map[string][]float64{"client_lag_seconds": make([]float64, 33)}}, "33"},
+	} {
+		if _, err := New(x.o); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: error %v, want one that names %s", name, err, x.want)
+		}
+	}
+	_, reg, _ := newTest(t, Options{})
+	if _, err := New(Options{Registerer: reg}); err == nil {
+		t.Error("registering twice went unnoticed")
+	}
+}
+
+// TestConcurrency runs everything at once; the race detector judges.
+func TestConcurrency(t *testing.T) {
+	c, reg, clock := newTest(t, Options{})
+	var sinks, scrapes sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 4 {
+		sinks.Go(func() {
+			name := fmt.Sprint("t", i%2)
+			for range 100 {
+				c.PairAdded(chatPair(name))
+				c.TargetFound(result.Target{Name: name})
+				c.ProbeStarted(name, "chat")
+				c.ProbeSkipped(result.Skip{Target: name, Scenario: "chat", Reason: result.SkipBudget})
+				c.ProbeFinished(chatSuccess(clock, name))
+				c.ProbeFinished(chatFailure(clock, name, "odd"))
+				c.PairRemoved(name, "chat")
+				c.TargetRemoved(name)
+			}
+		})
+	}
+	for range 2 {
+		scrapes.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := reg.Gather(); err != nil {
+					t.Error(err)
+				}
+				if err := c.WriteText(io.Discard, true); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	sinks.Wait()
+	close(stop)
+	scrapes.Wait()
+	if n := len(gather(t, reg)["llm_canary_probes_total"].GetMetric()); n != 0 {
+		t.Errorf("%d series are left", n)
+	}
+	observed, _ := value(t, reg, "exporter_results_observed_total")
+	dropped, _ := value(t, reg, "exporter_results_dropped_total")
+	if observed+dropped != 800 {
+		t.Errorf("%v results observed and %v dropped, want 800 together", observed, dropped)
+	}
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
