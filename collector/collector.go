@@ -38,6 +38,7 @@ type Collector struct {
 	groups   []group
 	figures  []figure
 	families []*family
+	sorted   []*family          // by name
 	byName   map[string]*family // without namespace
 
 	// mu protects the maps and what targets and pairs say of themselves, not the series in their scopes. A sink's
@@ -100,6 +101,7 @@ func New(o Options) (*Collector, error) {
 		c.families = append(c.families, f)
 		c.byName[name] = f
 	}
+	c.sorted = sortFamilies(c.families)
 	c.self = newScope(len(c.families), c.now)
 	c.initSelf()
 	if o.Registerer != nil {

@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"sort"
@@ -24,7 +26,7 @@ const (
 	// nativeZeroThreshold is the width of the zero bucket: the library's default.
 	nativeZeroThreshold = 0x1p-128
 	// maxExemplars is how many exemplars a histogram keeps, at most one for each classic bucket.
-	maxExemplars = 8
+	maxExemplars = 5
 )
 
 // histogram counts observations of one series. The owner's lock protects it.
@@ -40,7 +42,7 @@ type histogram struct {
 type exemplar struct {
 	bucket int
 	value  float64
-	at     int64 // Unix nanoseconds
+	at     int64 // Unix milliseconds
 	trace  string
 }
 
@@ -58,7 +60,7 @@ func (h *histogram) observe(f *family, v float64, trace string, now time.Time) {
 	}
 	// The limit of OpenMetrics is 128 characters for an exemplar's labels; a trace ID has 32.
 	if trace != "" && len(trace) <= 64 {
-		h.remember(exemplar{bucket: bucket, value: v, at: now.UnixNano(), trace: trace})
+		h.remember(exemplar{bucket: bucket, value: v, at: now.UnixMilli(), trace: trace})
 	}
 }
 
@@ -91,13 +93,10 @@ func (h *histogram) exemplarOf(bucket int) *exemplar {
 	return nil
 }
 
-// clone returns a copy that the caller may read without the owner's lock.
-func (h *histogram) clone() histogram {
-	c := *h
-	c.classic = slices.Clone(h.classic)
-	c.ex = slices.Clone(h.ex)
-	c.native.counts = slices.Clone(h.native.counts)
-	return c
+// inOrder returns the exemplars by time, as native histograms expose them. It sorts them in place.
+func (h *histogram) inOrder() []exemplar {
+	slices.SortStableFunc(h.ex, func(a, b exemplar) int { return cmp.Compare(a.at, b.at) })
+	return h.ex
 }
 
 // write fills in the exposition form.
@@ -108,13 +107,9 @@ func (h *histogram) write(f *family, created *timestamppb.Timestamp) *dto.Histog
 	}
 	if f.native {
 		h.native.write(out)
-		for i := range h.ex {
-			out.Exemplars = append(out.Exemplars, h.ex[i].write(f))
+		for _, e := range h.inOrder() {
+			out.Exemplars = append(out.Exemplars, e.write(f))
 		}
-		// Native exemplars are exposed in order of time.
-		slices.SortFunc(out.Exemplars, func(a, b *dto.Exemplar) int {
-			return a.GetTimestamp().AsTime().Compare(b.GetTimestamp().AsTime())
-		})
 	}
 	return out
 }
@@ -149,7 +144,7 @@ func (e exemplar) write(f *family) *dto.Exemplar {
 	return &dto.Exemplar{
 		Label:     []*dto.LabelPair{{Name: &f.traceLabel, Value: proto.String(e.trace)}},
 		Value:     proto.Float64(e.value),
-		Timestamp: timestamppb.New(time.Unix(0, e.at)),
+		Timestamp: timestamppb.New(time.UnixMilli(e.at)),
 	}
 }
 
@@ -213,26 +208,44 @@ func bucketIndex(v float64) int {
 	return sort.SearchFloat64s(bounds[:], frac) + (exp-1)<<nativeSchema
 }
 
+// schema says how fine the buckets are.
+func (n *nativeBuckets) schema() int { return nativeSchema - n.coarser }
+
+// spans yields the runs of populated buckets: how many indexes lie between one and the run before (or 0), and how
+// many buckets it has.
+func (n *nativeBuckets) spans() iter.Seq2[int, int] {
+	return func(yield func(offset, length int) bool) {
+		next := 0
+		for i := 0; i < len(n.counts); {
+			if n.counts[i] == 0 {
+				i++
+				continue
+			}
+			from := i
+			for i < len(n.counts) && n.counts[i] != 0 {
+				i++
+			}
+			if !yield(n.first+from-next, i-from) {
+				return
+			}
+			next = n.first + i
+		}
+	}
+}
+
 // write fills in spans of populated buckets and the differences between their counts.
 func (n *nativeBuckets) write(out *dto.Histogram) {
-	out.Schema = proto.Int32(int32(nativeSchema - n.coarser))
+	out.Schema = proto.Int32(int32(n.schema()))
 	out.ZeroThreshold = proto.Float64(nativeZeroThreshold)
 	out.ZeroCount = proto.Uint64(n.zero)
-	var span *dto.BucketSpan
-	next := 0 // index that would continue the span
+	for offset, length := range n.spans() {
+		out.PositiveSpan = append(out.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(offset)), Length: proto.Uint32(uint32(length))})
+	}
 	var previous uint64
-	for i, c := range n.counts {
-		if c == 0 {
-			continue
+	for _, c := range n.counts {
+		if c != 0 {
+			out.PositiveDelta = append(out.PositiveDelta, int64(c)-int64(previous))
+			previous = c
 		}
-		index := n.first + i
-		if span == nil || index != next {
-			span = &dto.BucketSpan{Offset: proto.Int32(int32(index - next)), Length: proto.Uint32(0)}
-			out.PositiveSpan = append(out.PositiveSpan, span)
-		}
-		*span.Length++
-		out.PositiveDelta = append(out.PositiveDelta, int64(c)-int64(previous))
-		previous = c
-		next = index + 1
 	}
 }

@@ -24,7 +24,8 @@ type family struct {
 	native     bool
 	traceLabel string // "trace_id", so that exemplars can point to it
 
-	boundTexts, boundTextsOM []string // the bounds as le values, in the two text formats
+	// boundTexts are the bounds and +Inf as they end the labels of a bucket's line, in the two text formats.
+	boundTexts, boundTextsOM []string
 }
 
 // tier says with what a series lives and dies.
@@ -44,9 +45,9 @@ func newFamily(m Metric, index int, bounds []float64, native bool) *family {
 		f.tier++
 		f.extra = f.extra[1:]
 	}
-	for _, b := range bounds {
-		f.boundTexts = append(f.boundTexts, formatFloat(b, false))
-		f.boundTextsOM = append(f.boundTextsOM, formatFloat(b, true))
+	for _, b := range append(slices.Clone(bounds), math.Inf(1)) {
+		f.boundTexts = append(f.boundTexts, formatFloat(b, false)+`"} `)
+		f.boundTextsOM = append(f.boundTextsOM, formatFloat(b, true)+`"} `)
 	}
 	return f
 }
@@ -56,6 +57,7 @@ type series struct {
 	family  *family
 	scope   *scope
 	labels  *labelSet
+	text    string // labels.text, one step nearer for the writer of pages
 	created *timestamppb.Timestamp
 	value   float64
 	at      int64 // when an expiring gauge was measured, Unix nanoseconds
@@ -132,6 +134,7 @@ func (s *scope) get(f *family, values ...string) *series {
 		}
 	}
 	x := &series{family: f, scope: s, labels: s.labelsFor(f, slices.Clone(values))}
+	x.text = x.labels.text
 	if f.Type != Gauge {
 		x.created = timestamppb.New(s.now())
 	}

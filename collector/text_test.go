@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
 )
@@ -61,6 +65,52 @@ func TestTextIsLikeTheLibrarys(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestProtobufIsLikeTheLibrarys decodes what was written and compares it with what the registry gathers.
+func TestProtobufIsLikeTheLibrarys(t *testing.T) {
+	for _, mode := range []string{"classic", "native", "both"} {
+		t.Run(mode, func(t *testing.T) {
+			c, reg, clock := newTest(t, Options{Histograms: mode})
+			fill(c, clock)
+			p := chatSuccess(clock, "b")
+			p.Requests[0].InterChunkLatenciesSeconds = []float64{0, 0, 1e-3, 400, 0.01, 0.011}
+			p.Requests[0].E2ELatencySeconds = result.Ptr(400.0)
+			c.ProbeFinished(p)
+			var b bytes.Buffer
+			if err := c.WriteProtobuf(&b); err != nil {
+				t.Fatal(err)
+			}
+			want := gather(t, reg)
+			d := expfmt.NewDecoder(&b, expfmt.NewFormat(expfmt.TypeProtoDelim))
+			for {
+				var f dto.MetricFamily
+				if err := d.Decode(&f); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				w := want[f.GetName()]
+				delete(want, f.GetName())
+				if len(f.GetMetric()) != len(w.GetMetric()) {
+					t.Errorf("%s: %d series, want %d", f.GetName(), len(f.GetMetric()), len(w.GetMetric()))
+					continue
+				}
+				slices.SortFunc(f.Metric, compareLabels)
+				slices.SortFunc(w.Metric, compareLabels)
+				if !proto.Equal(&f, w) {
+					t.Errorf("got\n%v\nwant\n%v", &f, w)
+				}
+			}
+			for name := range want {
+				t.Errorf("%s is missing", name)
+			}
+		})
+	}
+}
+
+func compareLabels(a, b *dto.Metric) int {
+	return cmp.Compare(fmt.Sprint(a.GetLabel()), fmt.Sprint(b.GetLabel()))
 }
 
 func TestExemplarsInOpenMetrics(t *testing.T) {
@@ -253,4 +303,27 @@ func TestSlowReaderDoesNotHoldUpProbes(t *testing.T) {
 	if err := <-written; !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("error %v, want %v", err, io.ErrClosedPipe)
 	}
+}
+
+func TestAppendMillis(t *testing.T) {
+	for _, ms := range []int64{0, 1, 999, -5, 1e12 - 1, 1e12, 1e12 + 1, 1772366400000, 1772366400120, 1772366400123, 2e12, 1e13 - 1, 1e13} {
+		if got, want := string(appendMillis([]byte("x 100"), ms)), "x 100"+formatFloat(float64(ms)/1e3, true); got != want {
+			t.Errorf("%d ms: %s, want %s", ms, got, want)
+		}
+	}
+}
+
+func FuzzAppendFloat(f *testing.F) {
+	for _, v := range []float64{0, 1, -1, 0.1, 999999, 1e6, 1e21, 5, 1e-9} {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, v float64) {
+		want := strconv.FormatFloat(v, 'g', -1, 64)
+		if v == 0 {
+			want = "0" // the library writes no sign
+		}
+		if got := formatFloat(v, false); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	})
 }
