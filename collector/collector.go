@@ -51,6 +51,8 @@ type Collector struct {
 
 	self   *scope
 	logged map[string]bool // what was logged once; self's lock protects it
+
+	protoWriters sync.Pool // of *protoWriter
 }
 
 // target is a target that has been probed since it was added.
@@ -102,7 +104,7 @@ func New(o Options) (*Collector, error) {
 		c.byName[name] = f
 	}
 	c.sorted = sortFamilies(c.families)
-	c.self = newScope(len(c.families), c.now)
+	c.self = newScope(len(c.families), c.now())
 	c.initSelf()
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(c); err != nil {

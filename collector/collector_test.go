@@ -631,3 +631,47 @@ func TestConcurrency(t *testing.T) {
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
+
+func TestForProbe(t *testing.T) {
+	clock := newTestClock()
+	p := chatSuccess(clock, "http://somewhere:8000")
+	p.Requests[0].Variant = "surprise"
+	p.Values = result.Values{{Metric: "prefill_tokens_per_second", Label: "4k", Figure: 7}}
+	g, err := ForProbe(Options{Histograms: "classic"}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantValue(t, g, 1, "probe_success", "target", "http://somewhere:8000", "scenario", "chat")
+	wantValue(t, g, 1, "time_to_first_token_seconds", "variant", "surprise")
+	wantValue(t, g, 7, "prefill_tokens_per_second", "variant", "4k")
+	wantValue(t, g, 1, "checks_total", "check", "non_empty")
+	wantValue(t, g, 0, "exporter_label_values_dropped_total", "label", "variant")
+	if _, err := ForProbe(Options{Histograms: "fancy"}, p); err == nil {
+		t.Error("bad options went unnoticed")
+	}
+}
+
+func TestNamesThatOthersRelyOn(t *testing.T) {
+	// Names that dashboards and alerts rely on.
+	for _, name := range []string{
+		"time_to_first_token_seconds", "time_to_first_content_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds",
+		"e2e_request_latency_seconds", "request_phase_seconds", "requests_total", "request_failures_total", "probes_total",
+		"probe_failures_total", "probe_skips_total", "probe_success", "probe_last_run_timestamp_seconds", "probe_last_success_timestamp_seconds",
+		"probe_interval_seconds", "probe_consecutive_failures", "probe_running", "max_inter_token_latency_seconds", "probe_duration_seconds",
+		"schedule_lag_seconds", "client_lag_seconds", "checks_total", "check_failures_total", "prompt_tokens_total", "cached_prompt_tokens_total",
+		"generation_tokens_total", "stream_anomalies_total", "stream_stalls_total", "output_tokens_per_second", "total_tokens_per_second",
+		"requests_per_second", "prefix_cache_hit_ratio", "prefix_cache_ttft_speedup_ratio", "structured_output_overhead_ratio",
+		"prefill_tokens_per_second", "long_context_interference_ratio", "ramp_saturation_requests_per_second", "ramp_max_requests_per_second",
+		"ramp_stop_info", "speculative_acceptance_ratio", "speculative_acceptance_length", "speculative_tokens_per_chunk",
+		"multimodal_encode_seconds", "probe_gpu_memory_used_peak_bytes", "probe_gpu_memory_used_delta_bytes", "probe_gpu_utilization_max_ratio",
+		"probe_kv_cache_usage_peak_ratio", "target_info",
+	} {
+		found := false
+		for _, m := range Metrics() {
+			found = found || m.Name == Namespace+name
+		}
+		if !found {
+			t.Errorf("%s is not in the table", name)
+		}
+	}
+}

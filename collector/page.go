@@ -8,7 +8,7 @@ import (
 )
 
 // A page is written straight from the series. The registry and the library's encoder take more than a second for 100
-// targets with every scenario, and 160 MiB of garbage for each scrape; this takes about 50 milliseconds. What is
+// targets with every scenario, and 160 MiB of garbage for each scrape; this takes a twentieth of the time. What is
 // written is the same: tests compare both ways.
 
 // encoder writes series in one of the exposition formats into a buffer of its own.
@@ -83,4 +83,15 @@ func (c *Collector) WriteText(w io.Writer, openMetrics bool) error {
 
 // WriteProtobuf writes all series as length-delimited protobuf messages, which alone carry native histograms. Errors
 // are those of w.
-func (c *Collector) WriteProtobuf(w io.Writer) error { return c.writePage(w, &protoWriter{}) }
+func (c *Collector) WriteProtobuf(w io.Writer) error {
+	// A family has to be complete before it is written: that is megabytes in a large fleet, worth keeping.
+	e, ok := c.protoWriters.Get().(*protoWriter)
+	if !ok {
+		e = &protoWriter{}
+	}
+	defer func() {
+		e.ended = false
+		c.protoWriters.Put(e)
+	}()
+	return c.writePage(w, e)
+}

@@ -12,8 +12,7 @@ import (
 // protoWriter writes families as length-delimited messages io.prometheus.client.MetricFamily. The numbers of the
 // fields are those of that format's definition (package dto).
 type protoWriter struct {
-	out    []byte // the length of the family that has ended
-	family []byte
+	family []byte // begins with room for its length
 	ended  bool
 
 	metric, part, sub, leaf []byte // messages in the making, each inside the one before
@@ -54,6 +53,17 @@ func appendDouble(to []byte, field protowire.Number, v float64) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(to, field, protowire.Fixed64Type), math.Float64bits(v))
 }
 
+// labelWire returns label pairs as fields of a metric.
+func labelWire(pairs []*dto.LabelPair) string {
+	var out, pair []byte
+	for _, p := range pairs {
+		pair = appendText(pair[:0], nameField, p.GetName())
+		pair = appendText(pair, valueField, p.GetValue())
+		out = appendMessage(out, metricLabel, pair)
+	}
+	return string(out)
+}
+
 // appendTime leaves out fields that are 0, as the format does for time stamps.
 func appendTime(to []byte, seconds int64, nanos int32) []byte {
 	if seconds != 0 {
@@ -72,35 +82,35 @@ func appendCreated(to []byte, field protowire.Number, t *timestamppb.Timestamp) 
 
 func (t *protoWriter) head(f *family) {
 	kind := map[Type]dto.MetricType{Counter: dto.MetricType_COUNTER, Gauge: dto.MetricType_GAUGE, Histogram: dto.MetricType_HISTOGRAM}[f.Type]
-	t.family = appendText(t.family[:0], familyName, f.Name)
+	t.family = appendText(append(t.family[:0], make([]byte, lengthRoom)...), familyName, f.Name)
 	t.family = appendText(t.family, familyHelp, f.Help)
 	t.family = appendUint(t.family, familyType, uint64(kind))
 }
 
 func (t *protoWriter) end(*family) { t.ended = true }
 
-// take returns a whole family: its length comes first.
+// lengthRoom is the room for the length of a family, which is known at its end and comes before it.
+const lengthRoom = 10
+
+// take returns a whole family.
 func (t *protoWriter) take(bool) []byte {
 	if !t.ended {
 		return nil
 	}
 	t.ended = false
-	t.out = protowire.AppendBytes(t.out[:0], t.family)
-	return t.out
+	length := uint64(len(t.family) - lengthRoom)
+	from := lengthRoom - protowire.SizeVarint(length)
+	protowire.AppendVarint(t.family[:from], length)
+	return t.family[from:]
 }
 
 func (t *protoWriter) series(f *family, x *series) {
-	t.metric = t.metric[:0]
-	for _, p := range x.labels.pairs {
-		t.part = appendText(t.part[:0], nameField, p.GetName())
-		t.part = appendText(t.part, valueField, p.GetValue())
-		t.metric = appendMessage(t.metric, metricLabel, t.part)
-	}
+	t.metric = append(t.metric[:0], x.wire...)
 	t.part = t.part[:0]
 	switch f.Type {
 	case Counter:
 		t.part = appendDouble(t.part, simpleValue, x.value)
-		t.part = appendCreated(t.part, counterCreated, x.created)
+		t.part = appendCreated(t.part, counterCreated, x.scope.created)
 		t.metric = appendMessage(t.metric, metricCounter, t.part)
 	case Gauge:
 		t.part = appendDouble(t.part, simpleValue, x.value)
@@ -122,7 +132,7 @@ func (t *protoWriter) histogram(f *family, x *series) {
 	if f.native {
 		t.native(&h.native)
 	}
-	t.part = appendCreated(t.part, histogramCreated, x.created)
+	t.part = appendCreated(t.part, histogramCreated, x.scope.created)
 	if f.native {
 		for _, e := range h.inOrder() {
 			t.part = appendMessage(t.part, histogramExemplars, t.exemplar(f, e))

@@ -54,14 +54,14 @@ func newFamily(m Metric, index int, bounds []float64, native bool) *family {
 
 // series is one series, or one histogram. Its scope's lock protects value, at and hist.
 type series struct {
-	family  *family
-	scope   *scope
-	labels  *labelSet
-	text    string // labels.text, one step nearer for the writer of pages
-	created *timestamppb.Timestamp
-	value   float64
-	at      int64 // when an expiring gauge was measured, Unix nanoseconds
-	hist    *histogram
+	family *family
+	scope  *scope
+	labels *labelSet
+	text   string // labels.text and labels.wire, one step nearer for the writers of pages
+	wire   string
+	value  float64
+	at     int64 // when an expiring gauge was measured, Unix nanoseconds
+	hist   *histogram
 }
 
 // Desc implements prometheus.Metric.
@@ -74,11 +74,11 @@ func (s *series) Write(out *dto.Metric) error {
 	out.Label = s.labels.pairs
 	switch s.family.Type {
 	case Counter:
-		out.Counter = &dto.Counter{Value: proto.Float64(s.value), CreatedTimestamp: s.created}
+		out.Counter = &dto.Counter{Value: proto.Float64(s.value), CreatedTimestamp: s.scope.created}
 	case Gauge:
 		out.Gauge = &dto.Gauge{Value: proto.Float64(s.value)}
 	case Histogram:
-		out.Histogram = s.hist.write(s.family, s.created)
+		out.Histogram = s.hist.write(s.family, s.scope.created)
 	}
 	return nil
 }
@@ -88,7 +88,8 @@ type labelSet struct {
 	names  []string         // of the labels beyond the scope's
 	values []string         // in the same order
 	pairs  []*dto.LabelPair // all labels, sorted by name; never modified
-	text   string           // the same as a{…}, without the braces
+	text   string           // the same in the text formats, without braces
+	wire   string           // the same in protobuf, as fields of a metric
 }
 
 // scope holds the series of one tier: of a pair, of a target or of the exporter.
@@ -98,15 +99,18 @@ type scope struct {
 	series [][]*series // by family
 	sets   []*labelSet
 	names  []*dto.LabelPair // label pairs beyond the base, shared by the sets
-	now    func() time.Time
+
+	// created is when the scope began, and with it all its counts, whenever their series appeared: a reader that
+	// knows it sees the first event of a series, too.
+	created *timestamppb.Timestamp
 
 	// lifetime tells for how long an expiring gauge is shown; nil where there are none.
 	lifetime func(*family) time.Duration
 }
 
 // newScope makes an empty scope with base labels.
-func newScope(families int, now func() time.Time, base ...*dto.LabelPair) *scope {
-	return &scope{base: base, series: make([][]*series, families), now: now}
+func newScope(families int, created time.Time, base ...*dto.LabelPair) *scope {
+	return &scope{base: base, series: make([][]*series, families), created: timestamppb.New(created)}
 }
 
 // labelPair makes a pair of a configured value, which is kept whole: two targets must not become one.
@@ -134,10 +138,7 @@ func (s *scope) get(f *family, values ...string) *series {
 		}
 	}
 	x := &series{family: f, scope: s, labels: s.labelsFor(f, slices.Clone(values))}
-	x.text = x.labels.text
-	if f.Type != Gauge {
-		x.created = timestamppb.New(s.now())
-	}
+	x.text, x.wire = x.labels.text, x.labels.wire
 	if f.Type == Histogram {
 		x.hist = &histogram{}
 	}
@@ -157,7 +158,7 @@ func (s *scope) labelsFor(f *family, values []string) *labelSet {
 		set.pairs = append(set.pairs, s.pair(name, values[i]))
 	}
 	slices.SortFunc(set.pairs, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
-	set.text = labelText(set.pairs)
+	set.text, set.wire = labelText(set.pairs), labelWire(set.pairs)
 	s.sets = append(s.sets, set)
 	return set
 }

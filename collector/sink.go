@@ -21,7 +21,7 @@ func (c *Collector) PairAdded(added result.Pair) {
 	p, ok := t.pairs[added.Scenario]
 	if !ok {
 		p = &pair{collector: c, target: t}
-		p.scope = newScope(len(c.families), c.now, t.scope.base[0], labelPair("scenario", added.Scenario))
+		p.scope = newScope(len(c.families), c.now(), t.scope.base[0], labelPair("scenario", added.Scenario))
 		p.scope.lifetime = p.lifetime
 		t.pairs[added.Scenario] = p
 	}
@@ -51,7 +51,7 @@ func (c *Collector) targetFor(name string) *target {
 		return t
 	}
 	t := &target{name: name, pairs: map[string]*pair{}}
-	t.scope = newScope(len(c.families), c.now, labelPair("target", name))
+	t.scope = newScope(len(c.families), c.now(), labelPair("target", name))
 	c.targets[name] = t
 	if found, ok := c.pending[name]; ok {
 		delete(c.pending, name)
