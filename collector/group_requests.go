@@ -11,7 +11,9 @@ import (
 const stallSeconds = 1.0
 
 // variantReasons are the reasons that differ between the variants of a scenario, and for which
-// request_failures_total exists at 0. All others (DNS, credentials, …) hit every variant alike.
+// request_failures_total exists at 0. All others (DNS, credentials, …) hit every variant alike. In numbers, for 100
+// targets with all eleven scenarios (35 variants): these four are 14,000 series, all 25 reasons would be 87,500;
+// probe_failures_total with all reasons is 27,500, of 93,000 series besides the histograms'.
 func variantReasons() []result.Reason {
 	return []result.Reason{result.ReasonTimeoutFirstToken, result.ReasonTimeoutStall, result.ReasonTruncated, result.ReasonWrongAnswer}
 }

@@ -216,6 +216,11 @@ func TestExemplarsAreFew(t *testing.T) {
 		h.observe(f, b, "", time.Unix(int64(i), 0))
 	}
 	h.observe(f, 1000, "newest", time.Unix(1000, 0))
+	for _, e := range h.ex { // the oldest made way
+		if e.at < int64(len(gapBounds())+1-maxExemplars)*1000 {
+			t.Errorf("exemplar of second %v is kept, newer ones are not", e.at/1000)
+		}
+	}
 	if len(h.ex) != maxExemplars {
 		t.Errorf("%d exemplars, want %d", len(h.ex), maxExemplars)
 	}
