@@ -1,0 +1,8 @@
+//go:build !linux
+
+package stream
+
+import "net"
+
+// newStampedReader returns nil: only Linux is known to stamp the packets of a TCP stream.
+func newStampedReader(net.Conn) stampedReader { return nil }
