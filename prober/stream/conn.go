@@ -50,12 +50,14 @@ type stampedReader interface {
 // Conn is a network connection that knows when the bytes that it returned last had arrived.
 //
 // On Linux, over TCP, the time is the kernel's: the stamp that a packet gets when the network stack takes
-// it up, before this process is even woken. One read may gather the bytes of several packets; it then has
-// the stamp of the last of them, since the kernel reports no other, and packets that waited together in the
-// socket may have been merged into one there, which keeps the last stamp too. A reader that keeps up gets
-// one packet a read. When packets arrive out of order, the last one in the order of the stream may have
-// arrived first; the stamp then lies before the moment at which the bytes became readable, by at most the
-// time that the missing packet took.
+// it up, before this process is even woken. A read that gathers the bytes of several packets has the stamp
+// of the last of them. Packets that lie in the socket together are moreover merged there into one, which
+// keeps the last stamp only (seen on Linux 6.18 with writes of 4 and of 20,000 bytes, 20 ms apart: each of
+// them, read on its own afterwards, had the stamp of the last). So a reader that is later than the next
+// packet sees both at the time of the second: the time of an early byte is then too late by at most the
+// Lag that the reader would have had, and never too early. When packets arrive out of order, the last one
+// of a read may have come first; its stamp then lies before the moment at which the bytes became readable,
+// by the time that the missing packet took.
 //
 // Elsewhere, and for connections that are not TCP, the time is that of the read.
 //

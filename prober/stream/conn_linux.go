@@ -3,11 +3,14 @@ package stream
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,13 +26,15 @@ type tcpReader struct {
 	raw     syscall.RawConn
 	attempt func(fd uintptr) bool // recv, bound once so that a read allocates nothing
 
-	// One call's arguments and results; they pass through here because attempt's signature is fixed.
-	p         []byte
+	// One call's arguments and results; they pass through here because attempt's signature is fixed, and
+	// because unix.Recvmsg would allocate room for the sender's address at every call.
+	msg       unix.Msghdr
+	iov       unix.Iovec
+	control   [controlSize / 8]uint64 // aligned for the headers in it
 	n         int
 	err       error
 	stamp     time.Time
 	notBefore time.Time
-	control   [controlSize]byte
 }
 
 // newStampedReader returns nil where c is not TCP or the kernel refuses time stamps for it.
@@ -48,6 +53,9 @@ func newStampedReader(c net.Conn) stampedReader {
 		return nil
 	}
 	r := &tcpReader{conn: tc, raw: raw}
+	r.msg.Iov = &r.iov
+	r.msg.SetIovlen(1)
+	r.msg.Control = (*byte)(unsafe.Pointer(&r.control))
 	r.attempt = r.recv
 	return r
 }
@@ -61,11 +69,14 @@ func enableStamps(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
 }
 
+// readStamped reads into p, which is not empty.
 func (r *tcpReader) readStamped(p []byte) (n int, stamp, notBefore time.Time, err error) {
-	r.p, r.n, r.err = p, 0, nil
+	r.n, r.err = 0, nil
 	r.stamp, r.notBefore = time.Time{}, time.Time{}
+	r.iov.Base = &p[0]
+	r.iov.SetLen(len(p))
 	err = r.raw.Read(r.attempt)
-	r.p = nil // the buffer is the caller's
+	r.iov.Base = nil // the buffer is the caller's
 	switch {
 	case err != nil:
 		return 0, time.Time{}, time.Time{}, r.opError(err)
@@ -80,20 +91,23 @@ func (r *tcpReader) readStamped(p []byte) (n int, stamp, notBefore time.Time, er
 // recv makes one attempt at reading; false sends the caller to the poller to wait for bytes.
 func (r *tcpReader) recv(fd uintptr) bool {
 	for {
-		n, oobn, _, _, err := unix.Recvmsg(int(fd), r.p, r.control[:], 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
+		r.msg.SetControllen(controlSize) // the call leaves the length of what it wrote here
+		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), 0)
+		switch errno {
+		case 0:
+			r.n = int(n)
+			control := unsafe.Slice((*byte)(unsafe.Pointer(&r.control)), controlSize)
+			r.stamp = parseStamp(control[:min(int(r.msg.Controllen), controlSize)])
+			return true
+		case unix.EINTR:
 			continue
-		case errors.Is(err, unix.EAGAIN):
+		case unix.EAGAIN:
 			r.notBefore = time.Now()
 			return false
-		case err != nil:
-			r.err = err
+		default:
+			r.err = errno
 			return true
 		}
-		r.n = n
-		r.stamp = parseStamp(r.control[:oobn])
-		return true
 	}
 }
 
@@ -138,4 +152,24 @@ func decodeTimespec(b []byte) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(sec, nsec)
+}
+
+// HoldKernelStamps keeps the kernel stamping packets until release is called. The kernel turns stamping on
+// with the first socket that asks for it, with a delay, and off after the last one; without a holder the
+// first packets of a connection that stands alone come unstamped and their reads have the user clock. It
+// costs the host a clock read a packet, as a running packet capture does. A daemon calls it once at its
+// start. On other systems it does nothing.
+func HoldKernelStamps() (release func(), err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket to keep packet time stamps on: %w", os.NewSyscallError("socket", err))
+	}
+	if err := enableStamps(fd); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("asking for packet time stamps: %w", os.NewSyscallError("setsockopt", err))
+	}
+	return sync.OnceFunc(func() { _ = unix.Close(fd) }), nil
 }
