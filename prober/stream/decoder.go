@@ -18,7 +18,7 @@ const (
 
 	firstBufferBytes = 8 << 10
 	minReadBytes     = 4 << 10 // room to offer to each read
-	maxSniffBytes    = 512
+	maxSniffBytes    = 64 << 10
 	maxEmptyReads    = 100
 )
 
@@ -144,25 +144,24 @@ func (d *Decoder) Stats() Stats {
 	return s
 }
 
-// Sniff reads until it is clear what the body is, or 512 bytes are there, or the body ends, and consumes
-// nothing: Next goes on from the first byte, and so does Rest. See the function Sniff for the rules. The
-// error is that of a read that failed before the first byte; io.EOF for an empty body.
+// Sniff reads until it is sure what the body is, or 64 KiB are there, or the body ends, and consumes
+// nothing: Next goes on from the first byte, and so does Rest. See the function Sniff for the rules. It
+// waits for the first byte of text whatever the Content-Type says. The error is that of a read that failed
+// before any byte; io.EOF for an empty body.
 func (d *Decoder) Sniff(contentType string) (Format, error) {
 	for {
-		f := Sniff(contentType, d.buf[d.start:d.end])
-		if f != FormatUndecided || d.end-d.start >= maxSniffBytes {
+		f, sure := sniff(contentType, d.buf[d.start:d.end])
+		switch {
+		case sure || d.end-d.start >= maxSniffBytes:
+			return f, nil
+		case d.readErr != nil && d.start == d.end:
+			return f, d.readErr
+		case d.readErr != nil:
 			return f, nil
 		}
-		if d.readErr == nil {
-			if err := d.fill(); err != nil {
-				return f, err
-			}
-			continue
+		if err := d.fill(); err != nil {
+			return f, err
 		}
-		if d.start == d.end {
-			return f, d.readErr
-		}
-		return f, nil
 	}
 }
 
@@ -316,15 +315,15 @@ func (d *Decoder) makeRoom() {
 
 // finish handles what the body left behind its last line end, once, and then returns the error it ended with.
 func (d *Decoder) finish() (Event, error) {
+	if d.end-d.start > d.opt.MaxEventBytes {
+		return Event{}, d.tooLarge() // also where the bound on the body was passed in the same read
+	}
 	if d.ended {
 		return Event{}, d.readErr
 	}
 	if d.start < d.end {
 		tail, at := d.buf[d.start:d.end], d.arrivalOf(d.end)
 		d.start = d.end
-		if len(tail) > d.opt.MaxEventBytes {
-			return Event{}, d.tooLarge()
-		}
 		ev, ok, err := d.framing.tail(tail, at)
 		if err != nil {
 			return Event{}, d.fail(err)

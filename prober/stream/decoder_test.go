@@ -123,9 +123,16 @@ func TestDecoderSniff(t *testing.T) {
 		{"SSE under the wrong type", "text/plain", "data: {}\n\n", FormatSSE, nil},
 		{"blank lines first", "", "\n\ndata: {}\n\n", FormatSSE, nil},
 		{"HTML under the right type", "text/event-stream", "<!DOCTYPE html><html>", FormatHTML, nil},
+		{"HTML after blank lines", "text/event-stream", "\n\n<html>", FormatHTML, nil},
+		{"HTML after a byte order mark", "text/event-stream", "\xef\xbb\xbf<html>", FormatHTML, nil},
+		{"JSON under the right type", "text/event-stream", `{"error":1}`, FormatJSON, nil},
+		{"NDJSON without a type", "", "{\"a\":1}\n{}\n", FormatNDJSON, nil},
+		{"JSON without a type", "", `{"a":1}`, FormatJSON, nil},
+		{"SSE under JSON's type", "application/json", "data: {}\n\n", FormatSSE, nil},
+		{"empty under the right type", "text/event-stream", "", FormatSSE, io.EOF},
 		{"empty", "", "", FormatUndecided, io.EOF},
 		{"nothing but a part of a field", "", "dat", FormatUndecided, nil},
-		{"nothing but space", "", strings.Repeat(" ", 2000), FormatUndecided, nil},
+		{"nothing but space", "", strings.Repeat(" ", 70_000), FormatUndecided, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,6 +195,7 @@ func TestSniff(t *testing.T) {
 		{"text/html", "data: {}", FormatSSE},
 		{"", "\xef\xbb\xbfdata: {}", FormatSSE},
 		{"text/plain", "da", FormatUndecided},
+		{"application/json", "da", FormatJSON},
 		{"text/plain", "database down", FormatOther},
 		{"text/plain", "Internal Server Error", FormatOther},
 		{"", "", FormatUndecided},

@@ -49,26 +49,32 @@ func (f Format) String() string {
 // never framed; it is NDJSON if the header says so, or if it does not say JSON or SSE and the first line is
 // a whole value. Where the bytes leave it open the header decides. A content coding must have been removed.
 func Sniff(contentType string, first []byte) Format {
+	f, _ := sniff(contentType, first)
+	return f
+}
+
+// sniff does what Sniff does; sure says that more bytes would not change the answer.
+func sniff(contentType string, first []byte) (f Format, sure bool) {
 	declared := declaredFormat(contentType)
 	text := bytes.TrimLeft(bytes.TrimPrefix(first, []byte(byteOrderMark)), " \t\r\n")
 	if len(text) == 0 {
-		return declared
+		return declared, false
 	}
 	switch text[0] {
 	case '<':
-		return FormatHTML
+		return FormatHTML, true
 	case '{', '[':
 		return sniffJSON(declared, text)
 	}
 	switch field, partial := sseField(text); {
 	case field:
-		return FormatSSE
-	case declared != FormatUndecided:
-		return declared
+		return FormatSSE, true
 	case partial:
-		return FormatUndecided
+		return declared, false
+	case declared != FormatUndecided:
+		return declared, true
 	}
-	return FormatOther
+	return FormatOther, true
 }
 
 // declaredFormat is what a Content-Type claims; FormatUndecided if it claims nothing that concerns us.
@@ -91,18 +97,18 @@ func declaredFormat(contentType string) Format {
 	return FormatUndecided
 }
 
-func sniffJSON(declared Format, text []byte) Format {
+func sniffJSON(declared Format, text []byte) (f Format, sure bool) {
 	switch {
 	case declared == FormatNDJSON:
-		return FormatNDJSON
+		return FormatNDJSON, true
 	case declared == FormatJSON || declared == FormatSSE || text[0] == '[':
-		return FormatJSON
+		return FormatJSON, true
 	}
 	line, _, whole := bytes.Cut(text, []byte{'\n'})
 	if whole && json.Valid(line) {
-		return FormatNDJSON
+		return FormatNDJSON, true
 	}
-	return FormatJSON
+	return FormatJSON, whole
 }
 
 // sseField tells whether text begins with an SSE comment or one of the fields of the specification, or, if
@@ -111,6 +117,7 @@ func sseField(text []byte) (field, partial bool) {
 	if text[0] == ':' {
 		return true, false
 	}
+	partial = strings.HasPrefix(byteOrderMark, string(text))
 	for _, name := range []string{"data:", "event:", "id:", "retry:"} {
 		if bytes.HasPrefix(text, []byte(name)) {
 			return true, false
