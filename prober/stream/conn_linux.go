@@ -156,7 +156,8 @@ func decodeTimespec(b []byte) time.Time {
 
 // HoldKernelStamps keeps the kernel stamping packets until release is called. The kernel turns stamping on
 // with the first socket that asks for it, with a delay, and off after the last one; without a holder the
-// first packets of a connection that stands alone come unstamped and their reads have the user clock. It
+// first packets of a connection that stands alone may come unstamped and their reads have the user clock
+// (seen: the first read of 55 of 100 connections, 20 ms apart on loopback; of none with a holder). It
 // costs the host a clock read a packet, as a running packet capture does. A daemon calls it once at its
 // start. On other systems it does nothing.
 func HoldKernelStamps() (release func(), err error) {

@@ -40,7 +40,35 @@ func stamping(t testing.TB) {
 		}
 		hold(time.Millisecond)
 	}
+	if kernelStamps(t) {
+		t.Fatal("the kernel stamps packets, but Conn has the user clock")
+	}
 	t.Skip("this kernel gives no receive stamps for TCP")
+}
+
+// kernelStamps finds out without Conn whether the kernel stamps the packets of a TCP stream.
+func kernelStamps(t testing.TB) bool {
+	t.Helper()
+	client, server := tcpPair(t)
+	raw, err := client.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) }); err != nil {
+		t.Fatal(err)
+	}
+	hold(100 * time.Millisecond)
+	if _, err := server.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	err = raw.Read(func(fd uintptr) bool {
+		control := make([]byte, 256)
+		_, n, _, _, err := unix.Recvmsg(int(fd), make([]byte, 1), control, 0)
+		found = err == nil && n > 0
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	return err == nil && found
 }
 
 // hold waits for as long as a reader is to be late. Its length is measured by the caller and bounds are set

@@ -18,7 +18,7 @@ const (
 
 	firstBufferBytes = 8 << 10
 	minReadBytes     = 4 << 10 // room to offer to each read
-	maxSniffBytes    = 64 << 10
+	maxSniffBytes    = 4 << 10
 	maxEmptyReads    = 100
 )
 
@@ -144,7 +144,7 @@ func (d *Decoder) Stats() Stats {
 	return s
 }
 
-// Sniff reads until it is sure what the body is, or 64 KiB are there, or the body ends, and consumes
+// Sniff reads until it is sure what the body is, or 4 KiB are there, or the body ends, and consumes
 // nothing: Next goes on from the first byte, and so does Rest. See the function Sniff for the rules. It
 // waits for the first byte of text whatever the Content-Type says. The error is that of a read that failed
 // before any byte; io.EOF for an empty body.
@@ -232,16 +232,20 @@ func (d *Decoder) lineEnd() (stop, width int) {
 	return d.end, 0
 }
 
-// settle notes the arrival of the unfinished line in the buffer before more is read. A carriage return at
-// its end is likely to be the first half of its line end and does not count.
+// settle notes the arrival of the unfinished line in the buffer before more is read.
 func (d *Decoder) settle() {
-	end := d.end
-	if end > d.start && d.buf[end-1] == '\r' {
-		end--
-	}
-	if end > d.settled {
+	if end := d.pendingEnd(); end > d.settled {
 		d.older, d.settled = d.newest, end
 	}
+}
+
+// pendingEnd is the end of what is known to belong to the unfinished line. A carriage return at its end is
+// likely to be the first half of its line end and does not count.
+func (d *Decoder) pendingEnd() int {
+	if d.end > d.start && d.buf[d.end-1] == '\r' {
+		return d.end - 1
+	}
+	return d.end
 }
 
 // arrivalOf returns the arrival of the byte before buf[stop].
@@ -255,7 +259,7 @@ func (d *Decoder) arrivalOf(stop int) Arrival {
 // fill reads more bytes. It records the end of the body, or a failure to read it, in readErr, and returns
 // only errors of its own.
 func (d *Decoder) fill() error {
-	if d.end-d.start > d.opt.MaxEventBytes {
+	if d.pendingEnd()-d.start > d.opt.MaxEventBytes {
 		return d.tooLarge()
 	}
 	d.makeRoom()
@@ -315,7 +319,7 @@ func (d *Decoder) makeRoom() {
 
 // finish handles what the body left behind its last line end, once, and then returns the error it ended with.
 func (d *Decoder) finish() (Event, error) {
-	if d.end-d.start > d.opt.MaxEventBytes {
+	if d.pendingEnd()-d.start > d.opt.MaxEventBytes {
 		return Event{}, d.tooLarge() // also where the bound on the body was passed in the same read
 	}
 	if d.ended {

@@ -132,7 +132,7 @@ func TestDecoderSniff(t *testing.T) {
 		{"empty under the right type", "text/event-stream", "", FormatSSE, io.EOF},
 		{"empty", "", "", FormatUndecided, io.EOF},
 		{"nothing but a part of a field", "", "dat", FormatUndecided, nil},
-		{"nothing but space", "", strings.Repeat(" ", 70_000), FormatUndecided, nil},
+		{"nothing but space", "", strings.Repeat(" ", 10_000), FormatUndecided, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
