@@ -77,15 +77,20 @@ func serveDaemon(ctx context.Context, f *flags, o options, logger log.Logger, sl
 	if err != nil {
 		return usage(err)
 	}
+	// From here on SIGHUP means reload, also while the daemon starts and while it stops: it must never end it.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	d, registry, err := newDaemon(cfg, f, logger, load)
 	if err != nil {
+		closeAll(listeners)
 		return usage(err)
 	}
 	level.Info(logger).Log("msg", "starting", "version", version.Version, "revision", version.GetRevision(), "targets", len(cfg.Targets))
 	for _, l := range listeners {
 		o.listening("web", l.Addr())
 	}
-	if err := d.serve(ctx, f, listeners, registry, slogger); err != nil {
+	if err := d.serve(ctx, f, listeners, registry, slogger, hangup); err != nil {
 		level.Error(logger).Log("msg", "stopped with an error", "err", err)
 		return exitFailed
 	}
@@ -105,6 +110,7 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	d := &daemon{logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry)}
 	d.prober = newProber(logger, sink, d.history)
 	if err := d.apply(cfg); err != nil {
+		d.prober.Close()
 		return nil, nil, err
 	}
 	return d, registry, nil
@@ -112,7 +118,7 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 
 // serve probes and answers until ctx ends, then stops in order: not ready, no new probes, running ones finish
 // within the grace, open requests are answered.
-func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, registry *prometheus.Registry, slogger *slog.Logger) error {
+func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, registry *prometheus.Registry, slogger *slog.Logger, hangup <-chan os.Signal) error {
 	server := &http.Server{
 		Handler:           d.handler(f, registry),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -133,7 +139,7 @@ func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, 
 		}
 		return err
 	})
-	group.Go(func() error { return d.reloadOnHangup(gctx) })
+	group.Go(func() error { return d.reloadOnHangup(gctx, hangup) })
 	group.Go(func() error {
 		d.ready.Store(true)
 		context.AfterFunc(gctx, func() { d.ready.Store(false) })
@@ -193,10 +199,7 @@ func (d *daemon) Reload() error {
 	return nil
 }
 
-func (d *daemon) reloadOnHangup(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+func (d *daemon) reloadOnHangup(ctx context.Context, hangup <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -216,12 +219,16 @@ func listen(addresses []string, systemd bool) ([]net.Listener, error) {
 	for _, a := range addresses {
 		l, err := net.Listen("tcp", a)
 		if err != nil {
-			for _, o := range out {
-				_ = o.Close()
-			}
+			closeAll(out)
 			return nil, fmt.Errorf("--web.listen-address=%s: %w", a, err)
 		}
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		_ = l.Close()
+	}
 }
