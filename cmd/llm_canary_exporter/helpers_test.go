@@ -92,7 +92,7 @@ func commandUntil(t *testing.T, ctx context.Context, args ...string) (code int, 
 func simulated(t *testing.T, change ...func(*sim.Config)) (*sim.Server, string) {
 	t.Helper()
 	c := sim.DefaultConfig()
-	c.StepBase, c.PrefillPerToken = 300*time.Microsecond, time.Microsecond
+	c.StepBase, c.PrefillPerToken = 2*time.Millisecond, 2*time.Microsecond
 	c.StepPerSeq, c.StepPerContextToken = 0, 0
 	for _, f := range change {
 		f(&c)
