@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -163,12 +164,86 @@ func TestPlanTable(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(stdout, "MONEY/DAY") {
-		t.Errorf("no money although there is a price:\n%s", stdout)
+	if got := rows["b chat"]; !strings.Contains(stdout, "MONEY/DAY") || len(got) == 0 || got[len(got)-1] != "-" {
+		t.Errorf("no money although a has a price, or some for b, which has none:\n%s", stdout)
 	}
 	free := strings.ReplaceAll(minimalConfig, "    price: {prompt_per_million: 2, output_per_million: 10}\n", "")
 	if _, stdout, _ := command(t, "plan", "--config.file="+file(t, "free.yml", free)); strings.Contains(stdout, "MONEY") {
 		t.Errorf("money although there is no price:\n%s", stdout)
+	}
+}
+
+// planDocument is what plan --output=json documents.
+type planDocument struct {
+	Pairs []struct {
+		Target, Scenario, Type string
+		IntervalSeconds        float64 `json:"interval_seconds"`
+		Schedule               string  `json:"schedule"`
+		spendingDocument
+		Concurrency int `json:"concurrency"`
+	} `json:"pairs"`
+	Targets []struct {
+		Target string `json:"target"`
+		spendingDocument
+		PeakRequests int `json:"peak_requests"`
+	} `json:"targets"`
+	Total        spendingDocument `json:"total"`
+	PeakRequests int              `json:"peak_requests"`
+}
+
+type spendingDocument struct {
+	ProbesPerDay   float64        `json:"probes_per_day"`
+	RequestsPerDay float64        `json:"requests_per_day"`
+	Expected       tokensDocument `json:"expected"`
+	Worst          tokensDocument `json:"worst"`
+}
+
+type tokensDocument struct {
+	Prompt float64  `json:"prompt_tokens_per_day"`
+	Output float64  `json:"output_tokens_per_day"`
+	Money  *float64 `json:"money_per_day"`
+}
+
+func TestPlanJSON(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := command(t, "plan", "--output=json", "--config.file="+file(t, "c.yml", minimalConfig))
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	d := json.NewDecoder(strings.NewReader(stdout))
+	d.DisallowUnknownFields()
+	var plan planDocument
+	if err := d.Decode(&plan); err != nil || d.More() {
+		t.Fatalf("not one object of the documented form: %v\n%s", err, stdout)
+	}
+	if len(plan.Pairs) != 3 || len(plan.Targets) != 2 {
+		t.Fatalf("%d pairs and %d targets\n%s", len(plan.Pairs), len(plan.Targets), stdout)
+	}
+	talk := plan.Pairs[1]
+	if talk.Target != "a" || talk.Scenario != "talk" || talk.Type != "decode" || talk.IntervalSeconds != 120 || talk.ProbesPerDay != 720 ||
+		talk.RequestsPerDay != 720 || talk.Concurrency != 1 || talk.Expected.Output != 72000 || talk.Worst.Output != 72000 ||
+		!(talk.Expected.Prompt > 0) || talk.Worst.Prompt < talk.Expected.Prompt {
+		t.Errorf("talk on a: %+v", talk)
+	}
+	// 2 for a million prompt tokens, 10 for a million output tokens.
+	if want := (2*talk.Expected.Prompt + 10*talk.Expected.Output) / 1e6; talk.Expected.Money == nil || math.Abs(*talk.Expected.Money-want) > 1e-9 {
+		t.Errorf("talk on a costs %v, want %v", talk.Expected.Money, want)
+	}
+	a, b := plan.Targets[0], plan.Targets[1]
+	if a.Target != "a" || a.ProbesPerDay != 3600 || a.PeakRequests != 2 || a.Expected.Money == nil {
+		t.Errorf("a: %+v", a)
+	}
+	if b.Target != "b" || b.ProbesPerDay != 2880 || b.Expected.Money != nil || b.Worst.Money != nil {
+		t.Errorf("b, which has no price: %+v", b)
+	}
+	if plan.Total.ProbesPerDay != 6480 || plan.PeakRequests != 3 || plan.Total.Worst.Output != a.Worst.Output+b.Worst.Output ||
+		plan.Total.Expected.Money == nil || *plan.Total.Expected.Money != *a.Expected.Money {
+		t.Errorf("total: %+v, %d at once", plan.Total, plan.PeakRequests)
+	}
+	scheduled := file(t, "s.yml", "scenarios: [{name: nightly, type: chat, schedule: '0 3 * * *'}]\ntargets: [{name: a, url: 'http://a:1', scenarios: [nightly]}]\n")
+	_, stdout, _ = command(t, "plan", "--output=json", "--config.file="+scheduled)
+	if strings.Contains(stdout, "money") || strings.Contains(stdout, "interval_seconds") || !strings.Contains(stdout, `"schedule": "0 3 * * *"`) || !strings.Contains(stdout, `"probes_per_day": 1,`) {
+		t.Errorf("a scenario on a schedule, without a price:\n%s", stdout)
 	}
 }
 
