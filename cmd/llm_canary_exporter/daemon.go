@@ -44,6 +44,8 @@ type daemon struct {
 	history   *web.History
 	reloads   reloadMetrics
 
+	histograms config.Histograms // what the collector was made with
+
 	reloading sync.Mutex // one reload at a time
 	cfg       atomic.Pointer[config.Config]
 	ready     atomic.Bool
@@ -107,7 +109,7 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	if err := registerProcessMetrics(registry, f.collectors); err != nil {
 		return nil, nil, err
 	}
-	d := &daemon{logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry)}
+	d := &daemon{logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry), histograms: cfg.Global.Histograms}
 	d.prober = newProber(logger, sink, d.history)
 	if err := d.apply(cfg); err != nil {
 		d.prober.Close()
@@ -176,6 +178,9 @@ func (d *daemon) apply(cfg *config.Config) error {
 	}
 	d.cfg.Store(cfg)
 	d.reloads.done(time.Now())
+	if cfg.Global.Histograms != d.histograms {
+		level.Warn(d.logger).Log("msg", "global.histograms changes with a restart only: buckets that change under running series would spoil every rate", "stays", d.histograms)
+	}
 	for _, w := range cfg.Warnings() {
 		level.Warn(d.logger).Log("msg", "configuration", "warning", w)
 	}

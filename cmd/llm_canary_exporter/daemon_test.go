@@ -273,6 +273,24 @@ func TestDaemonFlags(t *testing.T) {
 	}
 }
 
+// The web configuration guards every page.
+func TestDaemonWebConfig(t *testing.T) {
+	t.Parallel()
+	_, target := simulated(t)
+	const canary = "$2a$04$ugXnP42kYgF9hA.Unj5QoO6daJ0U8fHSLgIhhymNenpaxwTxnKEE6" // bcrypt of "canary", at the least cost
+	web := file(t, "web.yml", "basic_auth_users:\n  prometheus: "+canary+"\n")
+	d := start(t, "web", "--web.listen-address=127.0.0.1:0", "--web.config.file="+web, "--target="+target)
+	for _, path := range []string{"/", "/metrics", "/config", "/probe?target=t&scenario=chat"} {
+		if status, _ := d.get(path); status != http.StatusUnauthorized {
+			t.Errorf("%s without a password has status %d", path, status)
+		}
+	}
+	d.base = strings.Replace(d.base, "http://", "http://prometheus:canary@", 1)
+	if text := d.page("/metrics"); !strings.Contains(text, "llm_canary_build_info") {
+		t.Error("no metrics with the password")
+	}
+}
+
 func TestDaemonLog(t *testing.T) {
 	t.Parallel()
 	_, target := simulated(t)

@@ -10,13 +10,14 @@ import (
 	"github.com/llmcanary/llm_canary_exporter/sim"
 )
 
-// faultyTargets is a configuration of one target for each of the engines, probed with chat alone.
+// faultyTargets is a configuration of one target for each of the engines, probed with one scenario that
+// ticks evenly: waits are short.
 func faultyTargets(targets map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "global: {max_concurrent_probes: 100, stall_timeout: 1s, first_token_timeout: 5s, timeout: 20s}\n")
-	b.WriteString("scenarios: [{name: chat, type: chat, interval: 1s, max_tokens: 8}]\ntargets:\n")
+	b.WriteString("scenarios: [{name: steady, type: decode, interval: 1s, max_tokens: 8}]\ntargets:\n")
 	for name, url := range targets {
-		b.WriteString(quickTarget(name, url, "scenarios: [chat]"))
+		b.WriteString(quickTarget(name, url, "scenarios: [steady]"))
 	}
 	return b.String()
 }
@@ -59,7 +60,7 @@ func TestDaemonCountsFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, x := range reasons {
-		of := []string{"target", name, "scenario", "chat"}
+		of := []string{"target", name, "scenario", "steady"}
 		probes, _ := m.value("probes_total", of...)
 		failures, _ := m.value("probe_failures_total", append([]string{"reason", x.reason}, of...)...)
 		if probes != failures {
@@ -149,8 +150,8 @@ func TestDaemonBacksOff(t *testing.T) {
 			d.awaitAtLeast(1, "probe_failures_total", "target", "t", "reason", c.reason)
 			refused := engine.Records()[0].Received
 			breakIt(t, engine)
-			d.awaitAtLeast(1, "probe_skips_total", "target", "t", "scenario", "chat", "reason", "backoff")
-			d.awaitValue(1, "probe_success", "target", "t", "scenario", "chat")
+			d.awaitAtLeast(1, "probe_skips_total", "target", "t", "scenario", "steady", "reason", "backoff")
+			d.awaitValue(1, "probe_success", "target", "t", "scenario", "steady")
 			records := engine.Records()
 			if len(records) < 2 {
 				t.Fatalf("%d requests", len(records))
