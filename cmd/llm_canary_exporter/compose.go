@@ -40,6 +40,9 @@ func parseConfig(name string, data []byte) (*config.Config, error) {
 }
 
 func newProber(logger log.Logger, windows prober.Windows, sinks ...prober.Sink) *prober.Prober {
+	if logger == nil {
+		logger = log.NewNopLogger()
+	}
 	agent := programName + "/" + version.Version
 	return prober.New(prober.Options{
 		Logger:  logger,

@@ -48,6 +48,8 @@ type daemon struct {
 	gpus      *nvml.Sampler // nil: switched off
 	quiet     bool          // no warnings about the configuration: it is the demo's
 
+	histograms config.Histograms // what the collector was made with
+
 	reloading sync.Mutex // one reload at a time
 	cfg       atomic.Pointer[config.Config]
 	ready     atomic.Bool
@@ -81,15 +83,20 @@ func serveDaemon(ctx context.Context, f *flags, o options, logger log.Logger, sl
 	if err != nil {
 		return usage(err)
 	}
+	// From here on SIGHUP means reload, also while the daemon starts and while it stops: it must never end it.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	d, registry, err := newDaemon(cfg, f, logger, load)
 	if err != nil {
+		closeAll(listeners)
 		return usage(err)
 	}
 	level.Info(logger).Log("msg", "starting", "version", version.Version, "revision", version.GetRevision(), "targets", len(cfg.Targets))
 	for _, l := range listeners {
 		o.listening("web", l.Addr())
 	}
-	if err := d.serve(ctx, f, listeners, registry, slogger); err != nil {
+	if err := d.serve(ctx, f, listeners, registry, slogger, hangup); err != nil {
 		level.Error(logger).Log("msg", "stopped with an error", "err", err)
 		return exitFailed
 	}
@@ -106,7 +113,10 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	if err := registerProcessMetrics(registry, f.collectors); err != nil {
 		return nil, nil, err
 	}
-	d := &daemon{quiet: f.demo, logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry)}
+	d := &daemon{
+		quiet: f.demo, logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair),
+		reloads: newReloadMetrics(registry), histograms: cfg.Global.Histograms,
+	}
 	if d.gpus, err = newSampler(f.collectors.gpu, logger); err != nil {
 		return nil, nil, fmt.Errorf("--collector.gpu.interval=%s: %w", f.collectors.gpu.interval, err)
 	}
@@ -119,6 +129,7 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	}
 	d.prober = newProber(logger, windows, sink, d.history)
 	if err := d.apply(cfg); err != nil {
+		d.prober.Close()
 		return nil, nil, err
 	}
 	return d, registry, nil
@@ -126,7 +137,7 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 
 // serve probes and answers until ctx ends, then stops in order: not ready, no new probes, running ones finish
 // within the grace, open requests are answered.
-func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, registry *prometheus.Registry, slogger *slog.Logger) error {
+func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, registry *prometheus.Registry, slogger *slog.Logger, hangup <-chan os.Signal) error {
 	server := &http.Server{
 		Handler:           d.handler(f, registry),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -147,7 +158,7 @@ func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, 
 		}
 		return err
 	})
-	group.Go(func() error { return d.reloadOnHangup(gctx) })
+	group.Go(func() error { return d.reloadOnHangup(gctx, hangup) })
 	if d.gpus != nil {
 		group.Go(func() error { return d.gpus.Run(gctx) })
 	}
@@ -190,6 +201,9 @@ func (d *daemon) apply(cfg *config.Config) error {
 	if d.quiet {
 		return nil
 	}
+	if cfg.Global.Histograms != d.histograms {
+		level.Warn(d.logger).Log("msg", "global.histograms changes with a restart only: buckets that change under running series would spoil every rate", "stays", d.histograms)
+	}
 	for _, w := range cfg.Warnings() {
 		level.Warn(d.logger).Log("msg", "configuration", "warning", w)
 	}
@@ -213,10 +227,7 @@ func (d *daemon) Reload() error {
 	return nil
 }
 
-func (d *daemon) reloadOnHangup(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+func (d *daemon) reloadOnHangup(ctx context.Context, hangup <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -236,12 +247,16 @@ func listen(addresses []string, systemd bool) ([]net.Listener, error) {
 	for _, a := range addresses {
 		l, err := net.Listen("tcp", a)
 		if err != nil {
-			for _, o := range out {
-				_ = o.Close()
-			}
+			closeAll(out)
 			return nil, fmt.Errorf("--web.listen-address=%s: %w", a, err)
 		}
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		_ = l.Close()
+	}
 }
