@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
+	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/config"
 )
 
@@ -29,6 +30,9 @@ func TestMetricsOfTwoDaemons(t *testing.T) {
 	documented := map[string]collector.Metric{}
 	for _, m := range collector.Metrics() {
 		documented[m.Name] = m
+	}
+	for _, f := range gpu.Families() {
+		documented[f.Name] = collector.Metric{Name: f.Name, Type: collector.Type(f.Type), Help: f.Help}
 	}
 	_, urlA := simulated(t)
 	_, urlB := simulated(t)
