@@ -22,7 +22,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
+	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/config"
+	"github.com/llmcanary/llm_canary_exporter/nvml"
 	"github.com/llmcanary/llm_canary_exporter/prober"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
 	"github.com/llmcanary/llm_canary_exporter/web"
@@ -43,6 +45,8 @@ type daemon struct {
 	collector *collector.Collector
 	history   *web.History
 	reloads   reloadMetrics
+	gpus      *nvml.Sampler // nil: switched off
+	quiet     bool          // no warnings about the configuration: it is the demo's
 
 	histograms config.Histograms // what the collector was made with
 
@@ -109,8 +113,21 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	if err := registerProcessMetrics(registry, f.collectors); err != nil {
 		return nil, nil, err
 	}
-	d := &daemon{logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry), histograms: cfg.Global.Histograms}
-	d.prober = newProber(logger, sink, d.history)
+	d := &daemon{
+		quiet: f.demo, logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair),
+		reloads: newReloadMetrics(registry), histograms: cfg.Global.Histograms,
+	}
+	if d.gpus, err = newSampler(f.collectors.gpu, logger); err != nil {
+		return nil, nil, fmt.Errorf("--collector.gpu.interval=%s: %w", f.collectors.gpu.interval, err)
+	}
+	var windows prober.Windows
+	if d.gpus != nil {
+		windows = gpuWindows{d.gpus, d.cfg.Load}
+		if err := registry.Register(gpu.New(d.gpus, gpu.Options{})); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.prober = newProber(logger, windows, sink, d.history)
 	if err := d.apply(cfg); err != nil {
 		d.prober.Close()
 		return nil, nil, err
@@ -142,6 +159,9 @@ func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, 
 		return err
 	})
 	group.Go(func() error { return d.reloadOnHangup(gctx, hangup) })
+	if d.gpus != nil {
+		group.Go(func() error { return d.gpus.Run(gctx) })
+	}
 	group.Go(func() error {
 		d.ready.Store(true)
 		context.AfterFunc(gctx, func() { d.ready.Store(false) })
@@ -178,6 +198,9 @@ func (d *daemon) apply(cfg *config.Config) error {
 	}
 	d.cfg.Store(cfg)
 	d.reloads.done(time.Now())
+	if d.quiet {
+		return nil
+	}
 	if cfg.Global.Histograms != d.histograms {
 		level.Warn(d.logger).Log("msg", "global.histograms changes with a restart only: buckets that change under running series would spoil every rate", "stays", d.histograms)
 	}
