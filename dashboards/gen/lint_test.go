@@ -13,7 +13,10 @@ import (
 
 // The rules of Grafana's dashboard-linter, each as a test under the rule's name.
 
-var histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
+var (
+	histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
+	legendLabel     = regexp.MustCompile(`\{\{(\w+)\}\}`)
+)
 
 func fill(t *testing.T, d grafana.Dashboard, expr string) string {
 	t.Helper()

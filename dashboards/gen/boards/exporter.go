@@ -185,7 +185,7 @@ func processPanels() []panel {
 		},
 		{
 			kind: grid, title: "Versions", unit: "short", width: 24, height: 5, noData: "None",
-			description: "What runs where.",
+			description: "Which version of the exporter runs where, and what it was built with.",
 			queries:     []query{{expr: "count by (instance, version, revision, goversion) (" + byExporter.sel("build_info") + ")"}},
 			columns: []column{
 				{field: "instance", title: "Exporter"},

@@ -20,7 +20,7 @@ func scenarios() board {
 			{title: "Multimodal", panels: multimodalPanels()},
 			{title: "Long context", panels: longContextPanels()},
 			{title: "Ramp: where it saturates", panels: rampPanels()},
-			{title: "Compared to another target", panels: comparisonPanels()},
+			{title: "Compared to another target and to a baseline", panels: comparisonPanels()},
 		},
 	}
 }
@@ -234,9 +234,14 @@ func rampPanels() []panel {
 }
 
 func comparisonPanels() []panel {
-	p := gaugePanel("Ratio to the compared target", "suffix:×", "comparison_ratio", "target, to, scenario, figure", "{{target}} ÷ {{to}} {{scenario}} {{figure}}",
+	compared := gaugePanel("Ratio to the compared target", "suffix:×", "comparison_ratio", "target, to, scenario, figure", "{{target}} ÷ {{to}} {{scenario}} {{figure}}",
 		"Figure of a target ÷ that of the one that it is compared to, over the same prompts. The speed-up of a draft model is 1 ÷ the ratio of `tpot`.")
-	p.width = 24
-	p.limits, p.limitLines, p.noData = []limit{{1, neutral}}, true, "No target is compared to another one"
-	return []panel{p}
+	compared.limits, compared.limitLines, compared.noData = []limit{{1, neutral}}, true, "No target is compared to another one"
+	baseline := panel{
+		kind: lines, title: "Ratio to the imported baseline", unit: "suffix:×", width: 12, min: ptr(0.0),
+		limits: []limit{{1, neutral}}, limitLines: true, noData: "No baseline is configured",
+		description: "The canary's figure ÷ that of an offline benchmark of the same server. The canary's load is lower: what counts is the change over time.",
+		queries:     []query{{expr: byTarget.last("target, benchmark, figure", "baseline_ratio"), legend: "{{target}} {{benchmark}} {{figure}}"}},
+	}
+	return []panel{compared, baseline}
 }
