@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,85 +9,26 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
-	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/dashboards/gen/grafana"
+	"github.com/llmcanary/llm_canary_exporter/dashboards/gen/internal/tables"
 )
 
-// metric is what a dashboard may ask of a metric.
-type metric struct {
-	labels    []string
-	histogram bool
-}
-
-// pending are metrics of the design that the tables of the exporter do not have yet. One that has come is an error
-// here, so that the list ends with the last of them.
-func pending() map[string]metric {
-	target, pair := []string{"target"}, []string{"target", "scenario"}
-	slo := append(slices.Clone(pair), "slo")
-	return map[string]metric{
-		"llm_canary_slo_objective_ratio":                          {labels: slo},
-		"llm_canary_slo_threshold_seconds":                        {labels: slo},
-		"llm_canary_slo_requests_total":                           {labels: slo},
-		"llm_canary_slo_bad_requests_total":                       {labels: slo},
-		"llm_canary_engine_requests_running":                      {labels: target},
-		"llm_canary_engine_requests_waiting":                      {labels: target},
-		"llm_canary_engine_kv_cache_usage_ratio":                  {labels: target},
-		"llm_canary_engine_preemptions_total":                     {labels: target},
-		"llm_canary_engine_prompt_tokens_total":                   {labels: target},
-		"llm_canary_engine_generation_tokens_total":               {labels: target},
-		"llm_canary_engine_prefix_cache_hits_total":               {labels: target},
-		"llm_canary_engine_prefix_cache_queries_total":            {labels: target},
-		"llm_canary_budget_tokens_used":                           {labels: []string{"target", "window"}},
-		"llm_canary_budget_tokens_limit":                          {labels: []string{"target", "window"}},
-		"llm_canary_comparison_ratio":                             {labels: []string{"target", "to", "scenario", "figure"}},
-		"llm_canary_baseline_ratio":                               {labels: []string{"target", "benchmark", "figure"}},
-		"llm_canary_build_info":                                   {labels: []string{"version", "revision", "goversion"}},
-		"llm_canary_config_last_reload_successful":                {},
-		"llm_canary_config_last_reload_success_timestamp_seconds": {},
-	}
-}
-
-// foreign are metrics of Prometheus itself and of its Go client.
-func foreign() map[string]metric {
-	out := map[string]metric{}
-	for _, name := range []string{
-		"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds",
-		"go_goroutines", "go_memstats_heap_alloc_bytes", "scrape_duration_seconds",
-	} {
-		out[name] = metric{}
-	}
-	return out
-}
-
-// exported reads the tables from which the exporter builds its metrics.
-func exported() map[string]metric {
-	out := map[string]metric{}
-	for _, m := range collector.Metrics() {
-		out[m.Name] = metric{labels: m.Labels, histogram: m.Type == collector.Histogram}
-	}
-	for _, f := range gpu.Families() {
-		out[f.Name] = metric{labels: f.Labels}
-	}
-	return out
-}
-
 // known are all of them. Histograms have the series of classic ones too.
-func known(t *testing.T) map[string]metric {
+func known(t *testing.T) map[string]tables.Metric {
 	t.Helper()
-	out := exported()
-	for name, m := range pending() {
+	out := tables.Exported()
+	for name := range tables.Pending() {
 		if _, ok := out[name]; ok {
 			t.Errorf("%s is exported now: take it out of the pending ones", name)
 		}
-		out[name] = m
 	}
-	for name, m := range foreign() {
-		out[name] = m
+	for _, more := range []map[string]tables.Metric{tables.Pending(), tables.Daemon(), tables.Foreign()} {
+		maps.Copy(out, more)
 	}
-	for name, m := range out {
-		if m.histogram {
+	for name, m := range maps.Clone(out) {
+		if m.Kind == tables.Histogram {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-				out[name+suffix] = metric{labels: m.labels}
+				out[name+suffix] = tables.Metric{Labels: m.Labels}
 			}
 		}
 	}
@@ -106,7 +48,7 @@ func TestMetricsExist(t *testing.T) {
 				continue
 			}
 			for _, matcher := range v.LabelMatchers {
-				if !slices.Contains(append(m.labels, "job", "instance", "le", "__name__"), matcher.Name) {
+				if !slices.Contains(append(m.Labels, "job", "instance", "le", "__name__"), matcher.Name) {
 					t.Errorf("%s has no label %q", v.Name, matcher.Name)
 				}
 			}
@@ -122,7 +64,7 @@ func TestLabelsExist(t *testing.T) {
 		out := []string{"job", "instance", "le", "model_name"}
 		parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
 			if v, ok := n.(*parser.VectorSelector); ok {
-				out = append(out, all[v.Name].labels...)
+				out = append(out, all[v.Name].Labels...)
 			}
 			return nil
 		})
