@@ -87,8 +87,8 @@ func trustPanels() []panel {
 		},
 		{
 			kind: bars, title: "Skipped ticks by reason", unit: "short", width: 8, min: ptr(0.0), noData: "No skip",
-			description: "Ticks of the cadence in each window that did not become a probe. `overlap`: the one before still ran. `budget`: tokens are used up. `guard`: the engine is loaded. `unsupported`: the target cannot do it. `backoff`: the target keeps failing.",
-			queries:     []query{{expr: byPair.grown("reason", "probe_skips_total") + " > 0", legend: "{{reason}}"}},
+			description: "Ticks of the cadence in each minute or step that did not become a probe. `overlap`: the one before still ran. `budget`: tokens are used up. `guard`: the engine is loaded. `unsupported`: the target cannot do it. `backoff`: the target keeps failing.",
+			queries:     []query{{expr: byPair.events("reason", "probe_skips_total"), legend: "{{reason}}"}},
 		},
 		{
 			kind: lines, title: "Probes that run", unit: "short", width: 8, min: ptr(0.0),
@@ -97,8 +97,8 @@ func trustPanels() []panel {
 		},
 		{
 			kind: bars, title: "Where token counts come from", unit: "short", width: 8, min: ptr(0.0),
-			description: "Answers in each window by the source of their token count. `chunks` is an estimate: then rates and times per token are estimates too.",
-			queries:     []query{{expr: byPair.grown("source", "request_token_counts_total") + " > 0", legend: "{{source}}"}},
+			description: "Answers in each minute or step by the source of their token count. `chunks` is an estimate: then rates and times per token are estimates too.",
+			queries:     []query{{expr: byPair.events("source", "request_token_counts_total"), legend: "{{source}}"}},
 		},
 		{
 			kind: lines, title: "Duration of probes, p95", unit: "s", width: 12, min: ptr(0.0),

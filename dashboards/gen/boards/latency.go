@@ -111,8 +111,8 @@ func gapPanels() []panel {
 		maxGap,
 		{
 			kind: bars, title: "Stalls", unit: "short", width: 12, height: 9, min: ptr(0.0), noData: "No stall",
-			description: "Gaps of a second or more in each window, those of failed requests included.",
-			queries:     []query{{expr: byPair.grown("target, scenario", "stream_stalls_total") + " > 0", legend: "{{target}} {{scenario}}"}},
+			description: "Gaps of a second or more in each minute or step, those of failed requests included.",
+			queries:     []query{{expr: byPair.events("target, scenario", "stream_stalls_total"), legend: "{{target}} {{scenario}}"}},
 		},
 	}
 }

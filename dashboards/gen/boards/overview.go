@@ -192,26 +192,26 @@ func problemPanels() []panel {
 		},
 		{
 			kind: bars, title: "Failures by reason", unit: "short", width: 12, height: 9, min: ptr(0.0), noData: "No failure",
-			description: "Failed probes in each window by the reason of their first failure.",
-			queries:     []query{{expr: byPair.grown("target, reason", "probe_failures_total") + " > 0", legend: "{{target}} {{reason}}"}},
+			description: "Failed probes in each minute or step by the reason of their first failure.",
+			queries:     []query{{expr: byPair.events("target, reason", "probe_failures_total"), legend: "{{target}} {{reason}}"}},
 		},
 		{
 			kind: bars, title: "Wrong answers by check", unit: "short", width: 8, min: ptr(0.0), noData: "No wrong answer",
-			description: "Checks in each window that found a wrong answer.",
-			queries:     []query{{expr: byPair.grown("target, scenario, check", "check_failures_total") + " > 0", legend: "{{target}} {{scenario}} {{check}}"}},
+			description: "Checks in each minute or step that found a wrong answer.",
+			queries:     []query{{expr: byPair.events("target, scenario, check", "check_failures_total"), legend: "{{target}} {{scenario}} {{check}}"}},
 		},
 		{
 			kind: bars, title: "Oddities of streams", unit: "short", width: 8, min: ptr(0.0), noData: "No anomaly",
-			description: "What was odd in each window without failing a request, and gaps of a second or more between two chunks.",
+			description: "What was odd in each minute or step without failing a request, and gaps of a second or more between two chunks.",
 			queries: []query{
-				{expr: byPair.grown("target, anomaly", "stream_anomalies_total") + " > 0", legend: "{{target}} {{anomaly}}"},
-				{expr: byPair.grown("target", "stream_stalls_total") + " > 0", legend: "{{target}} stalls"},
+				{expr: byPair.events("target, anomaly", "stream_anomalies_total"), legend: "{{target}} {{anomaly}}"},
+				{expr: byPair.events("target", "stream_stalls_total"), legend: "{{target}} stalls"},
 			},
 		},
 		{
 			kind: bars, title: "Probes that were skipped", unit: "short", width: 8, min: ptr(0.0), noData: "No skip",
-			description: "Ticks of the cadence in each window that did not become a probe: then silence says nothing about the target.",
-			queries:     []query{{expr: byPair.grown("target, reason", "probe_skips_total") + " > 0", legend: "{{target}} {{reason}}"}},
+			description: "Ticks of the cadence in each minute or step that did not become a probe: then silence says nothing about the target.",
+			queries:     []query{{expr: byPair.events("target, reason", "probe_skips_total"), legend: "{{target}} {{reason}}"}},
 		},
 	}
 }

@@ -96,6 +96,9 @@ func (p panel) build(id uint32) (dashboard.Panel, error) {
 		}
 		res.Targets = append(res.Targets, target)
 	}
+	if p.kind == bars {
+		res.Interval = ptr("1m") // so that one event is one bar, and not one in each of several steps
+	}
 	height := p.height
 	if height == 0 {
 		height = 8

@@ -68,6 +68,12 @@ func (s scope) grown(by, metric string, matchers ...string) string {
 	return s.grownIn("$window", by, metric, matchers...)
 }
 
+// events is the increase of a counter in each step, where there is any: bars that stand where something happened. The
+// counters that it is for exist at 0 before the first event.
+func (s scope) events(by, metric string) string {
+	return s.grownIn("$__rate_interval", by, metric) + " > 0"
+}
+
 // grownIn is the increase of a counter over a range.
 func (s scope) grownIn(window, by, metric string, matchers ...string) string {
 	return agg("sum", by, "increase("+s.sel(metric, matchers...)+"["+window+"])")
@@ -106,11 +112,11 @@ func join(labels ...string) string {
 }
 
 // sloLine is the threshold of the SLOs on a latency, to be drawn as a line. The metric of a threshold is told by the
-// name of the SLO: pattern is a part of it.
+// name of the SLO: pattern is a part of it. An SLO has one threshold for all its scenarios.
 func (s scope) sloLine(pattern string) query {
 	return query{
-		expr:   s.last("target, scenario, slo", "slo_threshold_seconds", `slo=~"(?i).*(`+pattern+`).*"`),
-		legend: "SLO {{slo}}: {{target}} {{scenario}}", ref: sloRef,
+		expr:   s.last("target, slo", "slo_threshold_seconds", `slo=~"(?i).*(`+pattern+`).*"`),
+		legend: "SLO {{slo}} of {{target}}", ref: sloRef,
 	}
 }
 

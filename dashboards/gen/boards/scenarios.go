@@ -101,9 +101,9 @@ func allScenarioPanels() []panel {
 		},
 		{
 			kind: bars, title: "Failed requests by variant", unit: "short", width: 12, min: ptr(0.0), noData: "No failed request",
-			description: "Failed requests in each window. A probe sends several requests in most scenarios.",
+			description: "Failed requests in each minute or step. A probe sends several requests in most scenarios.",
 			queries: []query{{
-				expr:   byPair.grown("target, scenario, variant, reason", "request_failures_total") + " > 0",
+				expr:   byPair.events("target, scenario, variant, reason", "request_failures_total"),
 				legend: "{{target}} {{scenario}} {{variant}}: {{reason}}",
 			}},
 		},

@@ -77,7 +77,8 @@ func (f *fake) add(registry prometheus.Registerer, name string, m tables.Metric,
 		registry.MustRegister(vec)
 		for _, set := range sets {
 			c, perSecond := vec.WithLabelValues(set...), rateOf(name, set)
-			f.moves = append(f.moves, func(time.Time) { c.Add(perSecond * f.random.Float64() * 2) })
+			spread := 2 * f.spread(name)
+			f.moves = append(f.moves, func(time.Time) { c.Add(perSecond * (1 - spread/2 + spread*f.random.Float64())) })
 		}
 	case tables.Histogram:
 		opts := prometheus.HistogramOpts{Name: name, Help: "made up", NativeHistogramBucketFactor: 1.1}
@@ -100,6 +101,14 @@ func (f *fake) add(registry prometheus.Registerer, name string, m tables.Metric,
 			f.moves = append(f.moves, func(now time.Time) { g.Set(value(now, f.random)) })
 		}
 	}
+}
+
+// spread is how much of its rate a counter jumps; parts of a whole second do not.
+func (f *fake) spread(name string) float64 {
+	if strings.HasSuffix(name, "_seconds_total") {
+		return 0.01
+	}
+	return 1
 }
 
 // labelSets are the label values of the series of a metric.
@@ -139,7 +148,7 @@ func valuesOf(name, label string, before []string) []string {
 	}
 	if v, ok := map[string][]string{
 		"reason": {"wrong_answer", "truncated", "timeout_first_token"}, "phase": {"dns", "connect", "tls", "send", "headers"},
-		"gpu": {"0", "1"}, "uuid": {"GPU-of-" + last(before)}, "slo": {"ttft", "tpot", "e2e", "availability"},
+		"gpu": {"0", "1"}, "uuid": {"GPU-of-" + last(before)}, "slo": {"ttft", "content_ttft", "tpot", "itl_max", "e2e", "availability"},
 		"window": {"hour", "day"}, "source": {"usage"}, "anomaly": {"missing_done"}, "to": {"chat-old"},
 		"figure": {"ttft", "tpot", "e2e"}, "benchmark": {"serve"}, "engine": {"vllm"}, "model": {"an-8b-model"},
 		"version": {"0.1.0"}, "url": {"http://127.0.0.1:8000"}, "protocol": {"openai_chat"}, "xid": {"31"}, "type": {"corrected"},
@@ -238,7 +247,7 @@ func gaugeOf(name string, set []string, i int) func(time.Time, *rand.Rand) float
 	case strings.HasSuffix(name, "objective_ratio"):
 		return fixed(0.99)
 	case strings.HasSuffix(name, "threshold_seconds"):
-		return fixed(map[string]float64{"ttft": 0.5, "tpot": 0.03, "e2e": 4}[last(set)])
+		return fixed(map[string]float64{"ttft": 0.5, "content_ttft": 0.6, "tpot": 0.03, "itl_max": 0.2, "e2e": 4}[last(set)])
 	case strings.HasSuffix(name, "tokens_limit"):
 		return fixed(200000)
 	case strings.HasSuffix(name, "tokens_used"):

@@ -71,7 +71,7 @@ const legendLine = 17
 // chart draws a time series panel.
 func (d drawer) chart(p grafana.Panel, results []result, windows []span, w, h int) string {
 	lines := curves(results)
-	rows := min(len(lines), max(2, (h-120)/legendLine/2+1))
+	rows := min(len(lines), max(2, (h-120)/legendLine/2))
 	f := p.FieldConfig.Defaults
 	area := plot{
 		from: d.from, to: d.to, log: f.Custom.ScaleDistribution.Type == "log",
@@ -154,8 +154,9 @@ func (p plot) axes(unit string) string {
 	var out strings.Builder
 	var values []float64
 	if p.log {
-		for v := p.low; v <= p.high*1.001; v *= 10 {
-			values = append(values, v)
+		values = decades(p.low, p.high)
+		for len(values) > 1 && p.py(values[0])-p.py(values[1]) < 12 {
+			values = every(values, 3)
 		}
 	} else {
 		values = ticks(p.low, p.high, 5)
@@ -273,13 +274,18 @@ func (d drawer) timeline(p grafana.Panel, results []result, windows []span, w, h
 	for i, l := range lines {
 		y := area.y + float64(i)*height
 		fmt.Fprintf(&svg, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`, area.x0-8, y+height*0.6, esc(l.name))
-		for _, pt := range l.points {
-			_, c, ok := mapped(p.FieldConfig.Defaults.Mappings, pt.Value)
-			if !ok {
-				c = threshold(p.FieldConfig.Defaults.Thresholds, pt.Value)
+		for j := 0; j < len(l.points); {
+			first := l.points[j]
+			end := first.Time
+			for ; j < len(l.points) && l.points[j].Value == first.Value && l.points[j].Time.Sub(end) <= d.settings.Step; j++ {
+				end = l.points[j].Time
 			}
-			x := area.px(pt.Time)
-			fmt.Fprintf(&svg, `<rect x="%.1f" width="%.1f" y="%.1f" height="%.1f" fill="%s"/>`, x, min(width+0.4, area.x1-x+0.4), y+1, height*0.85, c)
+			_, c, ok := mapped(p.FieldConfig.Defaults.Mappings, first.Value)
+			if !ok {
+				c = threshold(p.FieldConfig.Defaults.Thresholds, first.Value)
+			}
+			x := area.px(first.Time)
+			fmt.Fprintf(&svg, `<rect x="%.1f" width="%.1f" y="%.1f" height="%.1f" fill="%s"/>`, x, min(area.px(end)+width, area.x1)-x, y+1, height*0.85, c)
 		}
 	}
 	return fmt.Sprintf(`<svg width="%d" height="%d">%s</svg>`, w, h, svg.String())
@@ -346,10 +352,8 @@ func (d drawer) heatmap(p grafana.Panel, results []result, windows []span, w, h 
 		area.high = area.low * 10
 	}
 	var svg strings.Builder
-	step := area
-	step.low = math.Pow(10, math.Ceil(math.Log10(area.low)-1e-9))
 	width := area.px(d.from.Add(d.settings.Step)) - area.px(d.from)
-	for v := step.low; v <= area.high*1.001; v *= 10 {
+	for _, v := range decades(area.low, area.high) {
 		y := area.py(v)
 		fmt.Fprintf(&svg, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text><line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#e6e7e8"/>`,
 			area.x0-6, y+4, esc(format(v, "s")), area.x0, area.x1, y, y)
@@ -363,6 +367,28 @@ func (d drawer) heatmap(p grafana.Panel, results []result, windows []span, w, h 
 	}
 	svg.WriteString(area.windows(windows))
 	return fmt.Sprintf(`<svg width="%d" height="%d">%s</svg>`, w, h, svg.String())
+}
+
+// every leaves every nth value.
+func every(values []float64, n int) []float64 {
+	var out []float64
+	for i := 0; i < len(values); i += n {
+		out = append(out, values[i])
+	}
+	return out
+}
+
+// decades are the round values of a logarithmic axis.
+func decades(low, high float64) []float64 {
+	var out []float64
+	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
+		for _, m := range []float64{1, 2, 5} {
+			if v := m * power; v >= low*0.999 && v <= high*1.001 {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
 }
 
 // turbo is a scale of colours from blue over green to red.
