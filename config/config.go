@@ -7,6 +7,7 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
 )
 
 // Config is a whole, validated configuration with all defaults filled in.
@@ -15,6 +16,10 @@ type Config struct {
 	Scenarios  []Scenario `yaml:"scenarios"` // configured ones and built-in ones, names unique
 	Targets    []Target   `yaml:"targets"`   // names unique
 	ProbeAllow []string   `yaml:"probe_allow,omitempty"`
+
+	file string     // for errors
+	root *yaml.Node // of the file, for the lines of errors; nil without a file
+	own  int        // how many of Scenarios are the file's own
 }
 
 // Global holds what applies to every target and scenario.
@@ -69,6 +74,7 @@ type Target struct {
 	Protocol  string   `yaml:"protocol"` // "auto" or a name
 	Engine    string   `yaml:"engine"`   // "auto" or a name
 	Price     Price    `yaml:"price,omitempty"`
+	KeepAlive bool     `yaml:"keep_alive,omitempty"` // use a connection again; by default every request has a fresh one
 
 	HTTPClient promconfig.HTTPClientConfig `yaml:",inline"`
 }
