@@ -35,10 +35,11 @@ func TestRun(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, empty, refused, says string
-		ok                         bool
+		ok, complete               bool
 	}{
 		{name: "all has data", ok: true, says: " 0 refused, 0 without data"},
-		{name: "excused", empty: "llm_canary_gpu_", ok: true, says: "the demo has no GPU"},
+		{name: "excused", empty: "llm_canary_gpu_", ok: true, says: "no data gpu.json / Power / A: no GPU"},
+		{name: "not excused", empty: "llm_canary_gpu_", complete: true, says: "MISSING gpu.json / Power / A"},
 		{name: "missing", empty: "llm_canary_probe_success", says: "MISSING overview.json / Scenarios failing now / A"},
 		{name: "refused", refused: "llm_canary_gpu_power", says: "REFUSED gpu.json / Power / A: answer of Prometheus"},
 		{name: "one kind of heatmap", empty: "unless on ()", ok: true, says: " 0 refused, 0 without data"},
@@ -47,7 +48,7 @@ func TestRun(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
 			check := checker{
-				client: fake(t, c.empty, c.refused), now: time.Unix(1000, 0),
+				client: fake(t, c.empty, c.refused), now: time.Unix(1000, 0), complete: c.complete,
 				settings: grafana.Settings{Step: time.Second, Scrape: time.Second, Range: time.Minute, Variables: map[string]string{"window": "5m"}},
 			}
 			if ok := check.run(t.Context(), all, &out); ok != c.ok || !strings.Contains(out.String(), c.says) {

@@ -8,6 +8,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -54,7 +55,9 @@ type fake struct {
 
 func newFake(registry prometheus.Registerer, native bool) *fake {
 	f := &fake{random: rand.New(rand.NewPCG(1, 2))}
-	for _, table := range []map[string]tables.Metric{tables.Exported(), tables.Pending(), tables.Daemon()} {
+	all := tables.Pending()
+	maps.Copy(all, tables.Exported())
+	for _, table := range []map[string]tables.Metric{all, tables.Daemon()} {
 		for name, m := range table {
 			f.add(registry, name, m, native)
 		}

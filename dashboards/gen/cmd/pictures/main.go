@@ -2,7 +2,7 @@
 // Grafana would send. It is no Grafana: it draws what the panels of these dashboards need, so that a reader sees what
 // they hold. scripts/dashboard-pictures turns the pages into PNG files.
 //
-//	pictures -prometheus URL -out DIR [-dashboards DIR] [-window 5m] [-since 10m]
+//	pictures -prometheus URL -out DIR [-dashboards DIR] [-job JOB] [-only NAME,…] [-window 5m] [-since 10m]
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ func main() {
 	dir := flag.String("dashboards", "..", "folder of the dashboards")
 	out := flag.String("out", "", "folder for the pages")
 	window := flag.String("window", "5m", "value of the variable window")
+	job := flag.String("job", ".+", "value of the variable job")
+	only := flag.String("only", "", "names of the dashboards to draw, separated by commas; all if empty")
 	since := flag.Duration("since", 10*time.Minute, "time range, up to now")
 	flag.DurationVar(&d.settings.Scrape, "scrape", 2*time.Second, "scrape interval of that Prometheus")
 	flag.Parse()
@@ -33,8 +36,8 @@ func main() {
 	d.from = d.to.Add(-*since)
 	d.settings.Range = *since
 	d.settings.Step = max((*since / 240).Round(time.Second), time.Second)
-	d.settings.Variables = map[string]string{"window": *window}
-	if err := d.drawAll(context.Background(), *dir, *out); err != nil {
+	d.settings.Variables = map[string]string{"window": *window, "job": *job}
+	if err := d.drawAll(context.Background(), *dir, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -61,17 +64,21 @@ const (
 )
 
 // drawAll writes a page for each dashboard and says how high each is, for the screenshot.
-func (d drawer) drawAll(ctx context.Context, dir, out string) error {
+func (d drawer) drawAll(ctx context.Context, dir, out, only string) error {
 	all, err := grafana.Load(dir)
 	if err != nil {
 		return err
 	}
 	for _, b := range all {
+		name := strings.TrimSuffix(b.File, ".json")
+		if only != "" && !slices.Contains(strings.Split(only, ","), name) {
+			continue
+		}
 		page, height, err := d.page(ctx, b)
 		if err != nil {
 			return fmt.Errorf("dashboard %s: %w", b.File, err)
 		}
-		name := strings.TrimSuffix(b.File, ".json") + ".html"
+		name += ".html"
 		if err := os.WriteFile(filepath.Join(out, name), []byte(page), 0o644); err != nil {
 			return fmt.Errorf("write page: %w", err)
 		}
@@ -109,7 +116,7 @@ func (d drawer) page(ctx context.Context, b grafana.Dashboard) (string, int, err
 	out.WriteString(style)
 	fmt.Fprintf(&out, "<h1>%s</h1><div class=vars>", esc(b.Title))
 	for _, v := range b.Templating.List {
-		if v.Name == "datasource" {
+		if v.Name == "datasource" || v.Name == "job" {
 			continue
 		}
 		value := values[v.Name]
