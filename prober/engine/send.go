@@ -108,7 +108,7 @@ func (a *attempt) exchange(body []byte, header http.Header, answer *Answer, id, 
 	total := a.deadline(time.Duration(a.timeouts.Timeout), result.ReasonTimeoutTotal, "the answer was not complete after %s")
 	a.firstToken = a.deadline(time.Duration(a.timeouts.FirstTokenTimeout), result.ReasonTimeoutFirstToken, "no output after %s")
 	defer stop(connect, total, a.firstToken)
-	a.trace.onReady = func() { stop(connect) }
+	a.trace.onReady, a.trace.find = func() { stop(connect) }, a.t.conns.find
 
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(a.ctx, a.trace.hooks()), http.MethodPost, a.t.url(a.protocol.Path(a.facts)), bytes.NewReader(body))
 	if err != nil {

@@ -38,6 +38,7 @@ type Target struct {
 	agent   string
 	now     func() time.Time
 	client  *http.Client
+	conns   *conns
 	release func() // lets the kernel stop stamping what arrives
 
 	mu       sync.Mutex
@@ -54,7 +55,7 @@ func NewTarget(c config.Target, o Options) (*Target, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	t := &Target{config: c, logger: o.Logger, agent: o.UserAgent, now: o.Now}
+	t := &Target{conns: newConns(), config: c, logger: o.Logger, agent: o.UserAgent, now: o.Now}
 	t.facts = Facts{Engine: known(c.Engine), Model: known(c.Model), Protocol: known(c.Protocol)}
 	if t.facts.Protocol == "" {
 		t.facts.Protocol = openAIChat{}.Name()
@@ -62,7 +63,7 @@ func NewTarget(c config.Target, o Options) (*Target, error) {
 	if _, err := LookupProtocol(t.facts.Protocol); err != nil {
 		return nil, config.Errorf("protocol", "%v", err)
 	}
-	client, err := newClient(c)
+	client, err := newClient(c, t.conns)
 	if err != nil {
 		return nil, fmt.Errorf("target %q: %w", c.Name, err)
 	}
@@ -84,15 +85,11 @@ func known(setting string) string {
 
 // newClient makes the client: stamped connections, no compression, no timeout of its own, redirects only where the
 // configuration says so, and then never to another host.
-func newClient(c config.Target) (*http.Client, error) {
+func newClient(c config.Target, open *conns) (*http.Client, error) {
 	dialer := &net.Dialer{} // the request's context bounds it
 	options := []promconfig.HTTPClientOption{
 		promconfig.WithDialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return stream.NewConn(conn), nil
+			return open.dial(ctx, dialer, network, addr)
 		}),
 		promconfig.WithIdleConnTimeout(keepAliveIdle),
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
+	"net"
 	"net/http/httptrace"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ import (
 // requestTrace notes when the parts of a request before its answer happened. net/http calls it from goroutines of
 // its own.
 type requestTrace struct {
-	onReady func() // the connection stands
+	onReady func()                      // the connection stands
+	find    func(net.Conn) *stream.Conn // the stamped connection below net/http's
 
 	mu                        sync.Mutex
 	dnsStart, dnsDone         time.Time
@@ -53,7 +55,7 @@ func (t *requestTrace) hooks() *httptrace.ClientTrace {
 		GotConn: func(i httptrace.GotConnInfo) {
 			set(&t.gotConn)
 			t.mu.Lock()
-			t.reused, t.conn = i.Reused, stream.FromHTTPConn(i.Conn)
+			t.reused, t.conn = i.Reused, t.find(i.Conn)
 			t.mu.Unlock()
 			t.onReady()
 		},
