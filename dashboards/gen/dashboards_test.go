@@ -64,8 +64,26 @@ func TestCommittedDashboardsAreCurrent(t *testing.T) {
 
 func TestWriteGivesTheSameFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := write(dir); err != nil {
+	const page = "../../docs/dashboards.md"
+	before, err := os.ReadFile(page)
+	if err != nil {
 		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "page.md")
+	if err := os.WriteFile(copied, before, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(dir, copied); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(copied); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("%s is not current: run 'go run .' in dashboards/gen and commit it (%v)", page, err)
+	}
+	if err := os.WriteFile(copied, []byte("# no marker\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(dir, copied); err == nil || !strings.Contains(err.Error(), "Generated from the dashboards") {
+		t.Errorf("a page without the marker gave the error %v", err)
 	}
 	for _, d := range load(t) {
 		a, errA := os.ReadFile(filepath.Join(dir, d.File))

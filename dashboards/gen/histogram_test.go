@@ -114,3 +114,34 @@ func TestHistogramsOfBothKinds(t *testing.T) {
 		})
 	}
 }
+
+// The first event of a counter that did not exist before is shown, once, and a constant counter is not.
+func TestFirstEventsAreShown(t *testing.T) {
+	d, p := panelNamed(t, "overview.json", "Oddities of streams")
+	filled := fill(t, d, p.Targets[0].Expr)
+	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	storage := promqltest.LoadedStorage(t, `load 15s
+  llm_canary_stream_anomalies_total{job="j",instance="i",target="t",scenario="s",anomaly="missing_done"} _x40 1x80
+`)
+	for _, c := range []struct {
+		after time.Duration // the start; the event is seen after 10 min
+		want  float64
+	}{{9 * time.Minute, 0}, {10*time.Minute + 30*time.Second, 1}, {12 * time.Minute, 0}} {
+		query, err := engine.NewInstantQuery(t.Context(), storage, nil, filled, time.Unix(0, 0).Add(c.after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := query.Exec(t.Context()).Vector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got float64
+		for _, sample := range v {
+			got += sample.F
+		}
+		if got != c.want {
+			t.Errorf("after %v: %v events, wanted %v", c.after, got, c.want)
+		}
+		query.Close()
+	}
+}

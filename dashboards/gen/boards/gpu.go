@@ -181,7 +181,7 @@ func gpuErrorPanels() []panel {
 		return query{expr: "sum by (" + by + ") (increase(" + byExporter.sel(metric, chosenGPU) + "[$__rate_interval])) > 0", legend: legend}
 	}
 	xid := gpuPanel("Xid errors by code", "short", "In each minute or step. 13, 31, 43 and 45 are faults of applications; 48, 63, 64, 74, 79, 94, 95, 119 and 120 are the GPU's own.",
-		grown("instance, gpu, xid", "gpu_xid_errors_total", "{{instance}} GPU {{gpu}} Xid {{xid}}"))
+		query{expr: byExporter.births("instance, gpu, xid", "gpu_xid_errors_total", chosenGPU), legend: "{{instance}} GPU {{gpu}} Xid {{xid}}"})
 	xid.kind = bars
 	xid.noData = "No Xid, or no GPU"
 	ecc := gpuPanel("ECC errors", "short", "In each minute or step. Uncorrected ones end what runs on the GPU.",

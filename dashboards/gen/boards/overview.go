@@ -204,7 +204,7 @@ func problemPanels() []panel {
 			kind: bars, title: "Oddities of streams", unit: "short", width: 8, min: ptr(0.0), noData: "No anomaly",
 			description: "What was odd in each minute or step without failing a request, and gaps of a second or more between two chunks.",
 			queries: []query{
-				{expr: byPair.events("target, anomaly", "stream_anomalies_total"), legend: "{{target}} {{anomaly}}"},
+				{expr: byPair.births("target, anomaly", "stream_anomalies_total"), legend: "{{target}} {{anomaly}}"},
 				{expr: byPair.events("target", "stream_stalls_total"), legend: "{{target}} stalls"},
 			},
 		},

@@ -74,6 +74,13 @@ func (s scope) events(by, metric string) string {
 	return s.grownIn("$__rate_interval", by, metric) + " > 0"
 }
 
+// births is events for counters of which a series appears with its first event: increase() does not see that one, so
+// that a series which was not there before counts with all that it has.
+func (s scope) births(by, metric string, matchers ...string) string {
+	counter := s.sel(metric, matchers...)
+	return agg("sum", by, "\n  ("+counter+" unless "+counter+" offset $__rate_interval)\n  or\n  increase("+counter+"[$__rate_interval])\n") + " > 0"
+}
+
 // grownIn is the increase of a counter over a range.
 func (s scope) grownIn(window, by, metric string, matchers ...string) string {
 	return agg("sum", by, "increase("+s.sel(metric, matchers...)+"["+window+"])")

@@ -103,7 +103,7 @@ func allScenarioPanels() []panel {
 			kind: bars, title: "Failed requests by variant", unit: "short", width: 12, min: ptr(0.0), noData: "No failed request",
 			description: "Failed requests in each minute or step. A probe sends several requests in most scenarios.",
 			queries: []query{{
-				expr:   byPair.events("target, scenario, variant, reason", "request_failures_total"),
+				expr:   byPair.births("target, scenario, variant, reason", "request_failures_total"),
 				legend: "{{target}} {{scenario}} {{variant}}: {{reason}}",
 			}},
 		},

@@ -179,13 +179,22 @@ func Load(dir string) ([]Dashboard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read dashboard: %w", err)
 		}
-		d := Dashboard{File: filepath.Base(file)}
-		if err := json.Unmarshal(text, &d); err != nil {
-			return nil, fmt.Errorf("dashboard %s: %w", file, err)
+		d, err := Parse(filepath.Base(file), text)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// Parse reads one dashboard.
+func Parse(file string, text []byte) (Dashboard, error) {
+	d := Dashboard{File: file}
+	if err := json.Unmarshal(text, &d); err != nil {
+		return Dashboard{}, fmt.Errorf("dashboard %s: %w", file, err)
+	}
+	return d, nil
 }
 
 // All returns the panels of a dashboard without its rows.
