@@ -192,7 +192,8 @@ func processPanels() []panel {
 				{field: "version", title: "Version"},
 				{field: "revision", title: "Revision"},
 				{field: "goversion", title: "Go"},
-				{field: "Value"}, {field: "Value #A"},
+				{field: "Value"},
+				{field: "Value #A"},
 			},
 		},
 	}

@@ -227,7 +227,8 @@ func rampPanels() []panel {
 				{field: "target", title: "Target", links: true},
 				{field: "scenario", title: "Scenario"},
 				{field: "reason", title: "Reason"},
-				{field: "Value"}, {field: "Value #A"},
+				{field: "Value"},
+				{field: "Value #A"},
 			},
 		},
 	}

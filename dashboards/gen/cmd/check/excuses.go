@@ -35,7 +35,6 @@ func excuses() []excuse {
 		demo(`llm_canary_(comparison|baseline)_`, "the demo compares its target to nothing"),
 		yet(`llm_canary_(engine_|probe_engine_|probe_kv_)`, "the demo's daemon does not read the engine's metrics yet"),
 		yet(`llm_canary_slo_`, "the demo has no objectives yet"),
-		yet(`llm_canary_client_lag_`, "the demo's client lag is not exported yet"),
 		yet(`llm_canary_(total_tokens|requests)_per_second`, "no burst in the demo yet"),
 		yet(`llm_canary_prefix_cache_|cold\.\*`, "no prefix_cache in the demo yet"),
 		yet(`llm_canary_structured_|json_schema`, "no structured_output in the demo yet"),

@@ -80,8 +80,11 @@ func (f *fake) add(registry prometheus.Registerer, name string, m tables.Metric,
 		registry.MustRegister(vec)
 		for _, set := range sets {
 			c, perSecond := vec.WithLabelValues(set...), rateOf(name, set)
-			spread := 2 * f.spread(name)
-			f.moves = append(f.moves, func(time.Time) { c.Add(perSecond * (1 - spread/2 + spread*f.random.Float64())) })
+			phase, swing := f.random.Float64()*2*math.Pi, 0.4
+			if strings.Contains(name, "sampled_seconds") {
+				swing = 0 // it is time
+			}
+			f.moves = append(f.moves, func(now time.Time) { c.Add(perSecond * (1 + swing*math.Sin(float64(now.Unix())/50+phase))) })
 		}
 	case tables.Histogram:
 		opts := prometheus.HistogramOpts{Name: name, Help: "made up", NativeHistogramBucketFactor: 1.1}
@@ -104,14 +107,6 @@ func (f *fake) add(registry prometheus.Registerer, name string, m tables.Metric,
 			f.moves = append(f.moves, func(now time.Time) { g.Set(value(now, f.random)) })
 		}
 	}
-}
-
-// spread is how much of its rate a counter jumps; parts of a whole second do not.
-func (f *fake) spread(name string) float64 {
-	if strings.HasSuffix(name, "_seconds_total") {
-		return 0.01
-	}
-	return 1
 }
 
 // labelSets are the label values of the series of a metric.
@@ -229,7 +224,9 @@ func middleOf(name string) float64 {
 // gaugeOf is how a gauge moves.
 func gaugeOf(name string, set []string, i int) func(time.Time, *rand.Rand) float64 {
 	around := func(v float64) func(time.Time, *rand.Rand) float64 {
-		return func(_ time.Time, r *rand.Rand) float64 { return v * (0.95 + 0.1*r.Float64()) }
+		return func(now time.Time, _ *rand.Rand) float64 {
+			return v * (1 + 0.08*math.Sin(float64(now.Unix())/60+float64(i)*1.7))
+		}
 	}
 	fixed := func(v float64) func(time.Time, *rand.Rand) float64 {
 		return func(time.Time, *rand.Rand) float64 { return v }

@@ -159,7 +159,13 @@ func (p plot) axes(unit string) string {
 			values = every(values, 3)
 		}
 	} else {
-		values = ticks(p.low, p.high, 5)
+		scale := 1.0
+		for unit == "bytes" && p.high/scale >= 1024 {
+			scale *= 1024
+		}
+		for _, v := range ticks(p.low/scale, p.high/scale, 5) {
+			values = append(values, v*scale)
+		}
 	}
 	for _, v := range values {
 		y := p.py(v)
@@ -181,6 +187,9 @@ func (p plot) times() string {
 	}
 	for t := p.from.Truncate(step).Add(step); t.Before(p.to); t = t.Add(step) {
 		x := p.px(t)
+		if x < p.x0+24 || x > p.x1-24 {
+			continue // its label would be cut
+		}
 		fmt.Fprintf(&out, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#f0f0f1"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`,
 			x, x, p.y, p.y+p.h, x, p.y+p.h+16, t.Format("15:04:05"))
 	}
