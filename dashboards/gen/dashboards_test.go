@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+
 	"github.com/llmcanary/llm_canary_exporter/dashboards/gen/boards"
 	"github.com/llmcanary/llm_canary_exporter/dashboards/gen/grafana"
 )
@@ -231,4 +234,23 @@ func TestLatenciesHaveTheirThreshold(t *testing.T) {
 			t.Error("a latency without the thresholds of its objectives")
 		}
 	})
+}
+
+// The SDK refuses fields that Grafana's schema does not have. Its error is not nil when all is well, so the text counts.
+func TestDashboardsFitTheSchema(t *testing.T) {
+	plugins.RegisterDefaultPlugins()
+	for _, d := range load(t) {
+		text, err := os.ReadFile(filepath.Join(committed, d.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var strict dashboard.Dashboard
+		if err := strict.UnmarshalJSONStrict(text); err != nil && err.Error() != "" {
+			t.Errorf("%s: %v", d.File, err)
+		}
+		unknown := bytes.Replace(text, []byte(`"refresh"`), []byte(`"refreshes"`), 1)
+		if err := new(dashboard.Dashboard).UnmarshalJSONStrict(unknown); err == nil || !strings.Contains(err.Error(), "refreshes") {
+			t.Errorf("%s: a field that does not exist gave the error %v", d.File, err)
+		}
+	}
 }

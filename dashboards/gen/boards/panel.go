@@ -204,7 +204,8 @@ func (p panel) visualization() (dashboard.Panel, error) {
 			TextMode(common.BigValueTextModeAuto).
 			Build()
 	case grid:
-		b := table.NewPanelBuilder().CellHeight(common.TableCellHeightSm).Filterable(true)
+		b := table.NewPanelBuilder().CellHeight(common.TableCellHeightSm).Filterable(true).
+			Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
 		if p.sort != "" {
 			b.SortBy([]cog.Builder[common.TableSortByFieldState]{
 				common.NewTableSortByFieldStateBuilder().DisplayName(p.sort).Desc(true),
