@@ -121,8 +121,12 @@ func join(labels ...string) string {
 // sloLine is the threshold of the SLOs on a latency, to be drawn as a line. The metric of a threshold is told by the
 // name of the SLO: pattern is a part of it. An SLO has one threshold for all its scenarios.
 func (s scope) sloLine(pattern string) query {
+	matchers := []string{`slo=~"(?i).*(` + pattern + `).*"`}
+	if pattern == sloFirstToken {
+		matchers = append(matchers, `slo!~"(?i).*(`+sloFirstContent+`).*"`)
+	}
 	return query{
-		expr:   s.last("target, slo", "slo_threshold_seconds", `slo=~"(?i).*(`+pattern+`).*"`),
+		expr:   s.last("target, slo", "slo_threshold_seconds", matchers...),
 		legend: "SLO {{slo}} of {{target}}", ref: sloRef,
 	}
 }

@@ -127,14 +127,14 @@ func annotation(name, color string, on bool, expr, title string, labels string) 
 func events() []cog.Builder[dashboard.AnnotationQuery] {
 	return []cog.Builder[dashboard.AnnotationQuery]{
 		annotation("Model or version changed", "purple", true,
-			fmt.Sprintf("count by (target, engine, version, model) (%s)\nunless\ncount by (target, engine, version, model) (%s offset 5m)\nand on (target)\ncount by (target) (%s offset 5m)",
+			fmt.Sprintf("count by (target, engine, version, model) (%s)\nunless\ncount by (target, engine, version, model) (%s offset 2m)\nand on (target)\ncount by (target) (%s offset 2m)",
 				byTarget.sel("target_info"), byTarget.sel("target_info"), byTarget.sel("target_info")),
 			"{{target}} changed", "now {{engine}} {{version}}, {{model}}"),
 		annotation("Configuration reloaded", "blue", false,
-			"changes("+byExporter.sel("config_last_reload_success_timestamp_seconds")+"[1m]) > 0",
+			"changes("+byExporter.sel("config_last_reload_success_timestamp_seconds")+"[2m]) > 0",
 			"Configuration reloaded", "{{instance}}"),
 		annotation("Exporter started", "dark-orange", true,
-			own("changes("+byExporter.raw("process_start_time_seconds")+"[5m]) > 0"),
+			own("changes("+byExporter.raw("process_start_time_seconds")+"[2m]) > 0"),
 			"Exporter started", "{{instance}}"),
 	}
 }

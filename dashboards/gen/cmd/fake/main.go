@@ -191,7 +191,7 @@ func variantsOf(scenario string) []string {
 func rateOf(name string, set []string) float64 {
 	switch {
 	case strings.Contains(name, "failures"), strings.Contains(name, "bad_"), strings.Contains(name, "anomalies"), strings.Contains(name, "stalls"), strings.Contains(name, "skips"), strings.Contains(name, "xid"), strings.Contains(name, "ecc"):
-		return 0.0005
+		return 0.00008
 	case strings.Contains(name, "utilization_seconds"), strings.Contains(name, "activity_seconds"), strings.Contains(name, "occupancy_seconds"):
 		return 0.6
 	case strings.Contains(name, "sampled_seconds"):
