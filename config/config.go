@@ -70,9 +70,11 @@ type Target struct {
 	URL       string   `yaml:"url"` // base URL, no trailing slash, no userinfo
 	Scenarios []string `yaml:"scenarios,omitempty"`
 	Require   []string `yaml:"require,omitempty"`
-	Model     string   `yaml:"model"`    // "auto" or a name
-	Protocol  string   `yaml:"protocol"` // "auto" or a name
-	Engine    string   `yaml:"engine"`   // "auto" or a name
+	Model     string   `yaml:"model"`               // "auto" or a name
+	Protocol  string   `yaml:"protocol"`            // "auto" or a name
+	Engine    string   `yaml:"engine"`              // "auto" or a name
+	GPU       string   `yaml:"gpu"`                 // auto, local or off
+	GPUUUIDs  []string `yaml:"gpu_uuids,omitempty"` // the GPUs that serve it; empty: all of the host
 	Price     Price    `yaml:"price,omitempty"`
 	KeepAlive bool     `yaml:"keep_alive,omitempty"` // use a connection again; by default every request has a fresh one
 
@@ -87,6 +89,12 @@ type Price struct {
 
 // Auto is the value of a setting that is found out from the target.
 const Auto = "auto"
+
+// The values of a target's gpu besides auto, which means local for a target on a loopback address and off for others.
+const (
+	GPULocal = "local" // this host's GPUs serve it
+	GPUOff   = "off"
+)
 
 // Scenario returns the scenario of that name, or nil.
 func (c *Config) Scenario(name string) *Scenario {

@@ -129,6 +129,9 @@ func (t *Target) validate(at string, o Options) []error {
 			errs = append(errs, Errorf(at+"."+x.field, "is %q, must be auto or one of %s", x.value, strings.Join(x.known, ", ")))
 		}
 	}
+	if !slices.Contains([]string{Auto, GPULocal, GPUOff}, t.GPU) {
+		errs = append(errs, Errorf(at+".gpu", "is %q, must be auto, local or off", t.GPU))
+	}
 	if t.Model == "" {
 		errs = append(errs, Errorf(at+".model", "is empty, must be auto or the name of a model"))
 	}

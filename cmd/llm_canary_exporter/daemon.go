@@ -22,7 +22,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
+	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/config"
+	"github.com/llmcanary/llm_canary_exporter/nvml"
 	"github.com/llmcanary/llm_canary_exporter/prober"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
 	"github.com/llmcanary/llm_canary_exporter/web"
@@ -43,6 +45,8 @@ type daemon struct {
 	collector *collector.Collector
 	history   *web.History
 	reloads   reloadMetrics
+	gpus      *nvml.Sampler // nil: switched off
+	quiet     bool          // no warnings about the configuration: it is the demo's
 
 	reloading sync.Mutex // one reload at a time
 	cfg       atomic.Pointer[config.Config]
@@ -102,8 +106,18 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	if err := registerProcessMetrics(registry, f.collectors); err != nil {
 		return nil, nil, err
 	}
-	d := &daemon{logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry)}
-	d.prober = newProber(logger, sink, d.history)
+	d := &daemon{quiet: f.demo, logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry)}
+	if d.gpus, err = newSampler(f.collectors.gpu, logger); err != nil {
+		return nil, nil, fmt.Errorf("--collector.gpu.interval=%s: %w", f.collectors.gpu.interval, err)
+	}
+	var windows prober.Windows
+	if d.gpus != nil {
+		windows = gpuWindows{d.gpus, d.cfg.Load}
+		if err := registry.Register(gpu.New(d.gpus, gpu.Options{})); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.prober = newProber(logger, windows, sink, d.history)
 	if err := d.apply(cfg); err != nil {
 		return nil, nil, err
 	}
@@ -134,6 +148,9 @@ func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, 
 		return err
 	})
 	group.Go(func() error { return d.reloadOnHangup(gctx) })
+	if d.gpus != nil {
+		group.Go(func() error { return d.gpus.Run(gctx) })
+	}
 	group.Go(func() error {
 		d.ready.Store(true)
 		context.AfterFunc(gctx, func() { d.ready.Store(false) })
@@ -170,6 +187,9 @@ func (d *daemon) apply(cfg *config.Config) error {
 	}
 	d.cfg.Store(cfg)
 	d.reloads.done(time.Now())
+	if d.quiet {
+		return nil
+	}
 	for _, w := range cfg.Warnings() {
 		level.Warn(d.logger).Log("msg", "configuration", "warning", w)
 	}
