@@ -12,8 +12,8 @@ need curl go
 # The server alone, taken out of its Debian package: installing that would start it as a service.
 prometheus=$(command -v prometheus || true)
 if [[ -z $prometheus ]] && command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1; then
-	(cd "$tmp" && timeout 300 apt-get -qq download prometheus) >"$tmp/apt.log" 2>&1 ||
-		{ timeout 300 apt-get -qq update && cd "$tmp" && timeout 300 apt-get -qq download prometheus; } >>"$tmp/apt.log" 2>&1 || true
+	download() { (cd "$tmp" && timeout 300 apt-get -qq download prometheus); }
+	download >"$tmp/apt.log" 2>&1 || { timeout 300 apt-get -qq update && download; } >>"$tmp/apt.log" 2>&1 || true
 	dpkg-deb -x "$tmp"/prometheus_*.deb "$tmp/deb" 2>>"$tmp/apt.log" || true
 	prometheus=$tmp/deb/usr/bin/prometheus
 fi
