@@ -175,6 +175,20 @@ func problemPanels() []panel {
 	const by = "target, scenario"
 	return []panel{
 		{
+			kind: grid, title: "Alerts that fire", unit: "short", width: 24, height: 6, noData: "No alert fires, or the rules are not loaded",
+			description: "Alerts of the rules in `alerts/`, where this Prometheus evaluates them. Not limited by the variables: some alerts are of no single target.",
+			queries: []query{{
+				expr: `count by (alertname, severity, target, scenario) (ALERTS{alertname=~"(?i)(llm_?)?canary.+", alertstate="firing"})`,
+			}},
+			columns: []column{
+				{field: "alertname", title: "Alert"},
+				{field: "severity", title: "Severity"},
+				{field: "target", title: "Target", links: true},
+				{field: "scenario", title: "Scenario"},
+				{field: "Value"}, {field: "Value #A"},
+			},
+		},
+		{
 			kind: grid, title: "Failing now", unit: "short", width: 12, height: 9, noData: "Nothing fails",
 			description: "Pairs of target and scenario that have failed since their last success, and for how long.",
 			queries: []query{

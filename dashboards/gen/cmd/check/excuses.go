@@ -26,6 +26,7 @@ func excuses() []excuse {
 	return []excuse{
 		always(`annotation (Model|Exporter|Configuration)`, "an event that need not happen"),
 		always(`\(vllm\|sglang\):`, "this Prometheus does not scrape a server itself"),
+		always(`ALERTS`, "no alert fires"),
 		demo(`llm_canary_(gpu|probe_gpu)_`, "no GPU"),
 		demo(`(?s)_(failures|stalls|anomalies|skips)_total.*> 0$`, "shown only where something went wrong"),
 		demo(`(?s)probe_consecutive_failures.*> 0$`, "shown only while something fails"),

@@ -68,6 +68,7 @@ func Foreign() map[string]Metric {
 		"go_goroutines":                 {nil, Gauge},
 		"go_memstats_heap_alloc_bytes":  {nil, Gauge},
 		"scrape_duration_seconds":       {nil, Gauge},
+		"ALERTS":                        {[]string{"alertname", "alertstate", "severity", "target", "scenario"}, Gauge},
 	}
 }
 
