@@ -75,9 +75,7 @@ func Parse(name string, data []byte, dir string, o Options) (*Config, error) {
 			return nil, c.decodeError(err)
 		}
 	}
-	if c.ProbeAllow == nil {
-		c.ProbeAllow = []string{}
-	}
+	c.shortenDefaults()
 	c.addBuiltin(o.Builtin)
 	if err := c.validate(o); err != nil {
 		return nil, c.Annotate(err)
@@ -110,6 +108,18 @@ func defaultGlobal() Global {
 		MaxConcurrentProbesPerTarget: 4,
 		Histograms:                   HistogramsBoth,
 		ShutdownGrace:                model.Duration(10 * time.Second),
+	}
+}
+
+// shortenDefaults lets the deadlines that the file does not give follow a shorter timeout that it does give.
+func (c *Config) shortenDefaults() {
+	g := &c.Global
+	for name, d := range map[string]*model.Duration{
+		"connect_timeout": &g.ConnectTimeout, "first_token_timeout": &g.FirstTokenTimeout, "stall_timeout": &g.StallTimeout,
+	} {
+		if *d > g.Timeout && g.Timeout > 0 && !c.has("global."+name) {
+			*d = g.Timeout
+		}
 	}
 }
 

@@ -41,7 +41,10 @@ func (t *Target) Detect(ctx context.Context) (Facts, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.facts.Engine != "" && (t.facts.Engine != f.Engine || t.facts.Version != f.Version) {
-		t.features = Features{} // another server: what the old one refused says nothing
+		t.features, t.learntLimit = Features{}, 0 // another server: what the old one refused says nothing
+	}
+	if f.MaxModelLen == 0 {
+		f.MaxModelLen = t.learntLimit
 	}
 	t.facts = f
 	return f, nil

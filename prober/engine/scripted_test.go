@@ -589,3 +589,23 @@ func TestRetryAfterIsReported(t *testing.T) {
 		t.Fatalf("%v", a.RetryAfter)
 	}
 }
+
+// A target whose list of models does not tell its context length tells it when a prompt is too long.
+func TestContextLimitIsLearnt(t *testing.T) {
+	tests := []struct {
+		body string
+		want int
+	}{
+		{`{"error":{"message":"This model's maximum context length is 1024 tokens. However, you requested 1025 tokens"}}`, 1024},
+		{`{"error":{"code":400,"message":"request (6001 tokens) exceeds the available context size (2048 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":6001,"n_ctx":2048}}`, 2048},
+		{`{"error":{"message":"the prompt is too long"}}`, 0},
+		{`{"error":{"message":"no such thing as 4096"}}`, 0},
+	}
+	for _, tt := range tests {
+		target := newTestTarget(t, serve(t, status(400, tt.body)), nil)
+		target.Send(t.Context(), testRequest(), testTimeouts())
+		if got := target.Facts().MaxModelLen; got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.body, got, tt.want)
+		}
+	}
+}
