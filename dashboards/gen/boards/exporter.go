@@ -87,7 +87,7 @@ func trustPanels() []panel {
 		},
 		{
 			kind: bars, title: "Skipped ticks by reason", unit: "short", width: 8, min: ptr(0.0), noData: "No skip",
-			description: "Ticks of the cadence in each minute or step that did not become a probe. `overlap`: the one before still ran. `missed`: its time had passed before it could start. `budget`: tokens are used up. `guard`: the engine is loaded. `unsupported`: the target cannot do it. `backoff`: the target keeps failing.",
+			description: "Ticks of the cadence in each minute or step that did not become a probe. `overlap`: the one before still ran. `missed`: the exporter did not run when ticks were due (suspended, starved). `budget`: tokens are used up. `guard`: the engine is loaded. `unsupported`: the target cannot do it. `backoff`: the target keeps failing.",
 			queries:     []query{{expr: byPair.events("reason", "probe_skips_total"), legend: "{{reason}}"}},
 		},
 		{
