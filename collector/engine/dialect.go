@@ -21,11 +21,11 @@ type dialect struct {
 	models []string
 	// variant names the generation of the names; nil if there is only one.
 	variant func(*view) string
-	rows    []row
+	rows    []rule
 }
 
-// row is one figure, or several that have to come from one place.
-type row struct {
+// rule is one figure, or several that have to come from one place.
+type rule struct {
 	figures []Figure
 	from    []tuple // tried in order
 	// expected says whether a page like this one should give the figures; nil: never complained about.
@@ -37,8 +37,8 @@ type row struct {
 type tuple []source
 
 // figure is a row of one figure with its candidates in order.
-func figure(f Figure, expected func(*view) bool, from ...source) row {
-	r := row{figures: []Figure{f}, expected: expected}
+func figure(f Figure, expected func(*view) bool, from ...source) rule {
+	r := rule{figures: []Figure{f}, expected: expected}
 	for _, s := range from {
 		r.from = append(r.from, tuple{s})
 	}
@@ -46,8 +46,8 @@ func figure(f Figure, expected func(*view) bool, from ...source) row {
 }
 
 // prefixCache is the row of queries and hits in tokens: each argument is a pair of queries and hits.
-func prefixCache(expected func(*view) bool, pairs ...tuple) row {
-	return row{figures: []Figure{PrefixCacheQueries, PrefixCacheHits}, expected: expected, from: pairs}
+func prefixCache(expected func(*view) bool, pairs ...tuple) rule {
+	return rule{figures: []Figure{PrefixCacheQueries, PrefixCacheHits}, expected: expected, from: pairs}
 }
 
 // dialects is the table, in the order of detection: names of an engine win over those of what stands around it.
@@ -70,14 +70,14 @@ func Dialects() []string {
 
 // Detect returns the name of the page's dialect, empty if there is none. The dialect is a matter of names: several
 // engines speak vllm.
-func Detect(f Families) string {
+func Detect(f Page) string {
 	if d, _, ok := detect(f); ok {
 		return d.name
 	}
 	return ""
 }
 
-func detect(f Families) (dialect, string, bool) {
+func detect(f Page) (dialect, string, bool) {
 	for _, d := range dialects() {
 		for _, prefix := range d.prefixes {
 			if d.speaks(f, prefix) {
@@ -88,7 +88,7 @@ func detect(f Families) (dialect, string, bool) {
 	return dialect{}, "", false
 }
 
-func (d dialect) speaks(f Families, prefix string) bool {
+func (d dialect) speaks(f Page, prefix string) bool {
 	if len(d.signs) == 0 {
 		for name := range f.samples {
 			if strings.HasPrefix(name, prefix) {
@@ -111,7 +111,7 @@ func (d dialect) speaks(f Families, prefix string) bool {
 }
 
 // declares reports whether the page has the name, as samples or as a family without any.
-func (f Families) declares(name string) bool {
+func (f Page) declares(name string) bool {
 	for _, n := range []string{name, name + "_total", name + "_count"} {
 		if len(f.samples[n]) > 0 || f.types[n] != "" {
 			return true
@@ -128,7 +128,7 @@ type Hint struct {
 }
 
 // Normalise takes the figures out of a page. It returns ErrUnknownDialect for a page of something else.
-func Normalise(f Families, h Hint) (*Normalised, error) {
+func Normalise(f Page, h Hint) (*Normalised, error) {
 	d, prefix, ok := detect(f)
 	if !ok {
 		return nil, fmt.Errorf("%w (%d other names)", ErrUnknownDialect, f.Len())
@@ -149,7 +149,7 @@ func Normalise(f Families, h Hint) (*Normalised, error) {
 }
 
 // fill takes a row's figures from the first tuple that gives all of them, else what the first one gives.
-func (n *Normalised) fill(v *view, r row) {
+func (n *Normalised) fill(v *view, r rule) {
 	for i, t := range r.from {
 		if got := t.read(v); got.complete() || len(r.from) == 1 {
 			n.take(r, i, got)
@@ -199,7 +199,7 @@ func (r readings) any() bool {
 	return false
 }
 
-func (n *Normalised) take(r row, i int, got readings) {
+func (n *Normalised) take(r rule, i int, got readings) {
 	for j, f := range r.figures {
 		x := got[j]
 		if x.ok {

@@ -8,7 +8,7 @@ func litellm() dialect {
 		name:     "litellm",
 		prefixes: []string{"litellm_"},
 		models:   []string{"requested_model", "model"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, nil, sum("in_flight_requests")),
 			figure(PromptTokens, served, sum("input_tokens_metric")),
 			figure(GenerationTokens, served, sum("output_tokens_metric")),

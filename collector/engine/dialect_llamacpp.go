@@ -7,7 +7,7 @@ func llamacpp() dialect {
 	return dialect{
 		name:     "llamacpp",
 		prefixes: []string{"llamacpp:", "llamacpp_"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, always, sum("requests_processing")),
 			figure(RequestsWaiting, always, sum("requests_deferred")),
 			figure(KVCacheUsage, nil, highest("kv_cache_usage_ratio")),

@@ -8,7 +8,7 @@ func lmdeploy() dialect {
 		name:     "lmdeploy",
 		prefixes: []string{"lmdeploy:", "lmdeploy_"},
 		models:   []string{"model_name"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, always, sum("num_requests_running")),
 			figure(RequestsWaiting, always, plus(sum("num_requests_waiting"), sum("num_api_requests_waiting"))),
 			figure(KVCacheUsage, always, highest("gpu_cache_usage_perc"), highest("kv_cache_usage_perc")),

@@ -8,7 +8,7 @@ func nim() dialect {
 		prefixes: []string{""},
 		signs:    []string{"num_requests_running", "num_request_max", "gpu_cache_usage_perc"},
 		models:   []string{"model_name"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, always, sum("num_requests_running")),
 			figure(RequestsWaiting, always, sum("num_requests_waiting")),
 			figure(KVCacheUsage, always, highest("gpu_cache_usage_perc")),

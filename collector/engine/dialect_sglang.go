@@ -14,7 +14,7 @@ func sglang() dialect {
 		name:     "sglang",
 		prefixes: []string{"sglang:", "sglang_"},
 		models:   []string{"model_name"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, always, queue("num_running_reqs")),
 			figure(RequestsWaiting, always, plus(queue("num_queue_reqs"), queue("num_grammar_queue_reqs"))),
 			figure(KVCacheUsage, always,

@@ -12,7 +12,7 @@ func tgi() dialect {
 	return dialect{
 		name:     "tgi",
 		prefixes: []string{"tgi_"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, served, sum("batch_current_size")),
 			figure(RequestsWaiting, served, sum("queue_size")),
 			figure(SpeculativeDrafts, nil, given(speculates, sum("request_skipped_tokens_count"))),

@@ -9,7 +9,7 @@ func tritonTRTLLM() dialect {
 		name:     "triton",
 		prefixes: []string{"nv_trt_llm_"},
 		models:   []string{"model"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, always, requests("scheduled"), requests("active")),
 			figure(RequestsWaiting, always, requests("waiting")),
 			figure(KVCacheUsage, always, blocks("fraction"), ratio(blocks("used"), blocks("max"))),
@@ -25,7 +25,7 @@ func triton() dialect {
 		name:     "triton",
 		prefixes: []string{"nv_inference_"},
 		models:   []string{"model"},
-		rows: []row{
+		rows: []rule{
 			figure(RequestsWaiting, nil, given(one, sum("pending_request_count"))),
 		},
 	}

@@ -26,8 +26,8 @@ func trtllmBare() dialect {
 	}
 }
 
-func trtllmRows(expected func(*view) bool) []row {
-	return []row{
+func trtllmRows(expected func(*view) bool) []rule {
+	return []rule{
 		figure(RequestsRunning, expected, sum("num_requests_running")),
 		figure(RequestsWaiting, expected, sum("num_requests_waiting")),
 		figure(KVCacheUsage, expected, highest("kv_cache_utilization")),

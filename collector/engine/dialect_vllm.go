@@ -12,10 +12,12 @@ func vllm() dialect {
 		signs: []string{
 			"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "gpu_cache_usage_perc",
 			"prompt_tokens", "generation_tokens", "request_success", "cache_config_info", "time_to_first_token_seconds",
+			"e2e_request_latency_seconds", "num_preemptions", "prefix_cache_queries", "gpu_prefix_cache_queries",
+			"gpu_prefix_cache_hit_rate", "spec_decode_num_draft_tokens",
 		},
 		models:  []string{"model_name"},
 		variant: vllmVariant,
-		rows: []row{
+		rows: []rule{
 			figure(RequestsRunning, always, sum("num_requests_running")),
 			figure(RequestsWaiting, always, sum("num_requests_waiting")),
 			figure(KVCacheUsage, always, highest("kv_cache_usage_perc"), highest("gpu_cache_usage_perc")),
@@ -27,7 +29,7 @@ func vllm() dialect {
 			figure(SpeculativeDrafts, has("spec_decode_num_accepted_tokens_per_pos"), sum("spec_decode_num_drafts")),
 			figure(SpeculativeDraftTokens, has("spec_decode_num_drafts"), sum("spec_decode_num_draft_tokens")),
 			figure(SpeculativeAcceptedTokens, has("spec_decode_num_drafts"), sum("spec_decode_num_accepted_tokens")),
-			figure(Preemptions, has("num_preemptions", "e2e_request_latency_seconds_created"), sum("num_preemptions")),
+			figure(Preemptions, has("iteration_tokens_total"), sum("num_preemptions")),
 			figure(PromptTokens, vllmServed, sum("prompt_tokens")),
 			figure(GenerationTokens, vllmServed, sum("generation_tokens")),
 		},

@@ -49,21 +49,21 @@ func (s Sample) Get(name string) string {
 	return ""
 }
 
-// Families are the samples of a page under their names as written, so that the sum of a histogram stands under
+// Page holds the samples of a page under their names as written, so that the sum of a histogram stands under
 // name_sum. Buckets of histograms are left out: nothing here reads them.
-type Families struct {
+type Page struct {
 	samples map[string][]Sample
 	types   map[string]string // by family name, from TYPE lines
 }
 
 // Samples returns the samples of that very name.
-func (f Families) Samples(name string) []Sample { return f.samples[name] }
+func (p Page) Samples(name string) []Sample { return p.samples[name] }
 
 // Type returns what the page says the family's type is, empty if it does not.
-func (f Families) Type(family string) string { return f.types[family] }
+func (p Page) Type(family string) string { return p.types[family] }
 
 // Len returns the number of names with samples.
-func (f Families) Len() int { return len(f.samples) }
+func (p Page) Len() int { return len(p.samples) }
 
 // Report says what Parse had to overlook.
 type Report struct {
@@ -77,28 +77,28 @@ type Report struct {
 //
 // Every sample is parsed by itself, without its TYPE line: so one broken or repeated TYPE cannot hide the samples
 // that follow it, and a page that is cut short still gives all that precedes the cut.
-func Parse(page []byte, contentType string) (Families, Report, error) {
+func Parse(page []byte, contentType string) (Page, Report, error) {
 	if len(page) > MaxPageBytes {
-		return Families{}, Report{}, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxPageBytes)
+		return Page{}, Report{}, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxPageBytes)
 	}
 	page = bytes.TrimPrefix(page, []byte("\xef\xbb\xbf"))
 	if err := recognise(page, contentType); err != nil {
-		return Families{}, Report{}, err
+		return Page{}, Report{}, err
 	}
 	p := parser{
 		text:     expfmt.NewTextParser(model.UTF8Validation),
-		families: Families{samples: map[string][]Sample{}, types: map[string]string{}},
+		families: Page{samples: map[string][]Sample{}, types: map[string]string{}},
 		seen:     map[string]bool{},
 		open:     isOpenMetrics(contentType, page),
 	}
 	if err := p.page(page); err != nil {
-		return Families{}, p.report, err
+		return Page{}, p.report, err
 	}
 	if len(p.families.samples) == 0 && len(p.families.types) == 0 {
 		if p.report.BadLines > 0 {
-			return Families{}, p.report, fmt.Errorf("%w: %s", ErrMalformed, p.report.FirstBad)
+			return Page{}, p.report, fmt.Errorf("%w: %s", ErrMalformed, p.report.FirstBad)
 		}
-		return Families{}, p.report, ErrEmpty
+		return Page{}, p.report, ErrEmpty
 	}
 	return p.families, p.report, nil
 }
@@ -147,7 +147,7 @@ func isOpenMetrics(contentType string, page []byte) bool {
 
 type parser struct {
 	text     expfmt.TextParser
-	families Families
+	families Page
 	report   Report
 	seen     map[string]bool
 	series   int

@@ -8,14 +8,14 @@ import (
 
 // view is a page as one dialect sees it.
 type view struct {
-	families Families
+	families Page
 	prefix   string
 	label    string // that tells models apart and has the value of only on this page; empty: nothing is filtered
 	only     string
 	models   []string
 }
 
-func newView(f Families, d dialect, prefix, model string) *view {
+func newView(f Page, d dialect, prefix, model string) *view {
 	v := &view{families: f, prefix: prefix, models: d.models}
 	if model == "" {
 		return v
@@ -189,6 +189,9 @@ func sumOnce(name string, same []string, matches ...match) source {
 	})
 }
 
+// declaredOnly marks a figure's source that has no sample yet.
+const declaredOnly = " (declared, nothing counted yet)"
+
 // orZero reads 0 where the page declares the family of a counter and has no sample of it: client libraries make the
 // sample of a labelled counter when it first counts.
 func orZero(name string, s source) source {
@@ -198,7 +201,7 @@ func orZero(name string, s source) source {
 		}
 		for _, n := range []string{v.prefix + name, v.prefix + name + "_total"} {
 			if v.families.types[n] != "" && len(v.families.samples[n]) == 0 {
-				return reading{from: n + " (declared, nothing counted yet)", ok: true}
+				return reading{from: n + declaredOnly, ok: true}
 			}
 		}
 		return reading{}
