@@ -226,6 +226,8 @@ func (n *Normalised) take(r rule, i int, got readings) {
 // the name; nothing tells 0.9 % from 90 % there, so no such value is converted.
 func checked(f Figure, x reading) reading {
 	switch {
+	case !finite(x.value): // a sum of huge values
+		return reading{odd: fmt.Sprintf("%s is %g", x.from, x.value)}
 	case x.value < 0:
 		return reading{odd: fmt.Sprintf("%s is %g, below 0", x.from, x.value)}
 	case f == KVCacheUsage && x.value > 1+1e-9:
