@@ -98,10 +98,13 @@ func selfFamilies() []family {
 			func(s State, emit func(float64, ...string)) { emit(float64(s.BadLines)) },
 		},
 		{
-			row("engine_read_failures_total", c, "reads", "Reads of the metrics page that failed.", "", "reason"),
+			row("engine_read_failures_total", c, "reads", "Reads of the metrics page that failed.",
+				"Reasons that come and go exist at 0 from the start. Those that last until somebody changes something (unauthorized, not_found, …) appear when they occur: `engine_up` shows them.", "reason"),
 			func(s State, emit func(float64, ...string)) {
 				for _, r := range Reasons() {
-					emit(float64(s.Failures[r]), string(r))
+					if n := s.Failures[r]; n > 0 || !r.lasting() {
+						emit(float64(n), string(r))
+					}
 				}
 			},
 		},
@@ -114,7 +117,7 @@ func selfFamilies() []family {
 			},
 		},
 		{
-			row("engine_counter_resets_total", c, "", "Times that the engine's counters were seen to begin anew: restarts.", ""),
+			row("engine_resets_total", c, "", "Times that the engine's own counters were seen to begin anew: restarts.", ""),
 			func(s State, emit func(float64, ...string)) { emit(float64(s.Resets)) },
 		},
 	}
