@@ -25,6 +25,8 @@ ifeq ($(origin CGO_ENABLED),undefined)
   endif
 endif
 export CGO_ENABLED
+# go-nvml binds functions that NVIDIA's own header calls deprecated: a screenful of warnings that says nothing here.
+export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
 # go-nvml leaves its symbols undefined until the library is loaded at run time, so they have to be bound lazily,
 # also where the toolchain defaults to immediate binding.

@@ -75,9 +75,7 @@ func Parse(name string, data []byte, dir string, o Options) (*Config, error) {
 			return nil, c.decodeError(err)
 		}
 	}
-	if c.ProbeAllow == nil {
-		c.ProbeAllow = []string{}
-	}
+	c.shortenDefaults()
 	c.addBuiltin(o.Builtin)
 	if err := c.validate(o); err != nil {
 		return nil, c.Annotate(err)
@@ -113,13 +111,25 @@ func defaultGlobal() Global {
 	}
 }
 
+// shortenDefaults lets the deadlines that the file does not give follow a shorter timeout that it does give.
+func (c *Config) shortenDefaults() {
+	g := &c.Global
+	for name, d := range map[string]*model.Duration{
+		"connect_timeout": &g.ConnectTimeout, "first_token_timeout": &g.FirstTokenTimeout, "stall_timeout": &g.StallTimeout,
+	} {
+		if *d > g.Timeout && g.Timeout > 0 && !c.has("global."+name) {
+			*d = g.Timeout
+		}
+	}
+}
+
 // DefaultTarget is a target of which only name and URL have to be given. Redirects are not followed and HTTP/2 is
 // off, unlike in Prometheus: a redirected POST sends the prompt and the credentials elsewhere, and with HTTP/2 the
 // arrival of a chunk cannot be told from that of its neighbour on the connection.
 func DefaultTarget() Target {
 	h := promconfig.DefaultHTTPClientConfig
 	h.FollowRedirects, h.EnableHTTP2 = false, false
-	return Target{Model: Auto, Protocol: Auto, Engine: Auto, HTTPClient: h}
+	return Target{Model: Auto, Protocol: Auto, Engine: Auto, GPU: Auto, HTTPClient: h}
 }
 
 // UnmarshalYAML starts from the defaults. This form of the method, unlike the one with a node, keeps the decoder

@@ -32,6 +32,20 @@ func (c *Config) Locate(field string) (file string, line int) {
 	return c.file, line
 }
 
+// has reports whether the file gives a setting.
+func (c *Config) has(field string) bool {
+	if c.root == nil || len(c.root.Content) == 0 {
+		return false
+	}
+	node := c.root.Content[0]
+	for _, part := range splitPath(field) {
+		if node, _ = child(node, part); node == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // splitPath takes a[1].b apart into a, [1], b.
 func splitPath(path string) []string {
 	var out []string

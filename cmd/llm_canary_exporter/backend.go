@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/llmcanary/llm_canary_exporter/config"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
 	"github.com/llmcanary/llm_canary_exporter/web"
 )
@@ -19,9 +20,14 @@ func (d *daemon) ConfigYAML() ([]byte, error) { return d.cfg.Load().YAML() }
 // ResolveTarget accepts the name or the base URL of a configured target.
 func (d *daemon) ResolveTarget(param string) (string, error) {
 	cfg := d.cfg.Load()
-	for i := range cfg.Targets {
-		if t := &cfg.Targets[i]; t.Name == param || t.URL == param {
-			return t.Name, nil
+	if t := cfg.Target(param); t != nil {
+		return t.Name, nil
+	}
+	if url, err := config.CleanURL(param); err == nil { // as it is written in the configuration, or to the same effect
+		for i := range cfg.Targets {
+			if t := &cfg.Targets[i]; t.URL == url {
+				return t.Name, nil
+			}
 		}
 	}
 	return "", fmt.Errorf("target %q is not configured: /probe reaches only configured targets, by name or URL", param)

@@ -39,11 +39,15 @@ func parseConfig(name string, data []byte) (*config.Config, error) {
 	return config.Parse(name, data, "", configOptions())
 }
 
-func newProber(logger log.Logger, sinks ...prober.Sink) *prober.Prober {
+func newProber(logger log.Logger, windows prober.Windows, sinks ...prober.Sink) *prober.Prober {
+	if logger == nil {
+		logger = log.NewNopLogger()
+	}
 	agent := programName + "/" + version.Version
 	return prober.New(prober.Options{
-		Logger: logger,
-		Sinks:  sinks,
+		Logger:  logger,
+		Sinks:   sinks,
+		Windows: windows,
 		NewTarget: func(c config.Target) (prober.Engine, error) {
 			return engine.NewTarget(c, engine.Options{Logger: log.With(logger, "target", c.Name), UserAgent: agent})
 		},
@@ -52,7 +56,7 @@ func newProber(logger log.Logger, sinks ...prober.Sink) *prober.Prober {
 
 // checkScenarios checks the settings that only the scenario types know.
 func checkScenarios(cfg *config.Config) error {
-	p := newProber(nil)
+	p := newProber(nil, nil)
 	defer p.Close()
 	return cfg.Annotate(p.Apply(cfg))
 }

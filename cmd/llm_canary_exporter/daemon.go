@@ -22,7 +22,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
+	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/config"
+	"github.com/llmcanary/llm_canary_exporter/nvml"
 	"github.com/llmcanary/llm_canary_exporter/prober"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
 	"github.com/llmcanary/llm_canary_exporter/web"
@@ -43,6 +45,10 @@ type daemon struct {
 	collector *collector.Collector
 	history   *web.History
 	reloads   reloadMetrics
+	gpus      *nvml.Sampler // nil: switched off
+	quiet     bool          // no warnings about the configuration: it is the demo's
+
+	histograms config.Histograms // what the collector was made with
 
 	reloading sync.Mutex // one reload at a time
 	cfg       atomic.Pointer[config.Config]
@@ -77,15 +83,20 @@ func serveDaemon(ctx context.Context, f *flags, o options, logger log.Logger, sl
 	if err != nil {
 		return usage(err)
 	}
+	// From here on SIGHUP means reload, also while the daemon starts and while it stops: it must never end it.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	d, registry, err := newDaemon(cfg, f, logger, load)
 	if err != nil {
+		closeAll(listeners)
 		return usage(err)
 	}
 	level.Info(logger).Log("msg", "starting", "version", version.Version, "revision", version.GetRevision(), "targets", len(cfg.Targets))
 	for _, l := range listeners {
 		o.listening("web", l.Addr())
 	}
-	if err := d.serve(ctx, f, listeners, registry, slogger); err != nil {
+	if err := d.serve(ctx, f, listeners, registry, slogger, hangup); err != nil {
 		level.Error(logger).Log("msg", "stopped with an error", "err", err)
 		return exitFailed
 	}
@@ -102,9 +113,23 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	if err := registerProcessMetrics(registry, f.collectors); err != nil {
 		return nil, nil, err
 	}
-	d := &daemon{logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair), reloads: newReloadMetrics(registry)}
-	d.prober = newProber(logger, sink, d.history)
+	d := &daemon{
+		quiet: f.demo, logger: logger, load: load, collector: sink, history: web.NewHistory(historyPerPair),
+		reloads: newReloadMetrics(registry), histograms: cfg.Global.Histograms,
+	}
+	if d.gpus, err = newSampler(f.collectors.gpu, logger); err != nil {
+		return nil, nil, fmt.Errorf("--collector.gpu.interval=%s: %w", f.collectors.gpu.interval, err)
+	}
+	var windows prober.Windows
+	if d.gpus != nil {
+		windows = gpuWindows{d.gpus, d.cfg.Load}
+		if err := registry.Register(gpu.New(d.gpus, gpu.Options{})); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.prober = newProber(logger, windows, sink, d.history)
 	if err := d.apply(cfg); err != nil {
+		d.prober.Close()
 		return nil, nil, err
 	}
 	return d, registry, nil
@@ -112,7 +137,7 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 
 // serve probes and answers until ctx ends, then stops in order: not ready, no new probes, running ones finish
 // within the grace, open requests are answered.
-func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, registry *prometheus.Registry, slogger *slog.Logger) error {
+func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, registry *prometheus.Registry, slogger *slog.Logger, hangup <-chan os.Signal) error {
 	server := &http.Server{
 		Handler:           d.handler(f, registry),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -133,7 +158,10 @@ func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, 
 		}
 		return err
 	})
-	group.Go(func() error { return d.reloadOnHangup(gctx) })
+	group.Go(func() error { return d.reloadOnHangup(gctx, hangup) })
+	if d.gpus != nil {
+		group.Go(func() error { return d.gpus.Run(gctx) })
+	}
 	group.Go(func() error {
 		d.ready.Store(true)
 		context.AfterFunc(gctx, func() { d.ready.Store(false) })
@@ -170,6 +198,12 @@ func (d *daemon) apply(cfg *config.Config) error {
 	}
 	d.cfg.Store(cfg)
 	d.reloads.done(time.Now())
+	if d.quiet {
+		return nil
+	}
+	if cfg.Global.Histograms != d.histograms {
+		level.Warn(d.logger).Log("msg", "global.histograms changes with a restart only: buckets that change under running series would spoil every rate", "stays", d.histograms)
+	}
 	for _, w := range cfg.Warnings() {
 		level.Warn(d.logger).Log("msg", "configuration", "warning", w)
 	}
@@ -193,10 +227,7 @@ func (d *daemon) Reload() error {
 	return nil
 }
 
-func (d *daemon) reloadOnHangup(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+func (d *daemon) reloadOnHangup(ctx context.Context, hangup <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -216,12 +247,16 @@ func listen(addresses []string, systemd bool) ([]net.Listener, error) {
 	for _, a := range addresses {
 		l, err := net.Listen("tcp", a)
 		if err != nil {
-			for _, o := range out {
-				_ = o.Close()
-			}
+			closeAll(out)
 			return nil, fmt.Errorf("--web.listen-address=%s: %w", a, err)
 		}
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		_ = l.Close()
+	}
 }

@@ -12,9 +12,11 @@ import (
 // collectorFlags switch groups of metrics on and off.
 type collectorFlags struct {
 	process, runtime bool
+	gpu              gpuFlags
 }
 
 func (c *collectorFlags) register(app *kingpin.Application) {
+	c.gpu.register(app)
 	app.Flag("collector.process", "Expose the exporter's own CPU, memory and file descriptors (process_*).").Default("true").BoolVar(&c.process)
 	app.Flag("collector.go", "Expose the Go runtime's metrics (go_*).").Default("true").BoolVar(&c.runtime)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/llmcanary/llm_canary_exporter/config"
 	"github.com/llmcanary/llm_canary_exporter/prober"
 )
 
@@ -27,18 +27,16 @@ func runPlan(f *flags, o options) int {
 	if len(cfg.Targets) == 0 {
 		return fail(errors.New("no target to plan for: give --target=http://host:8000 or a --config.file with targets"))
 	}
-	p := newProber(nil)
+	p := newProber(nil, nil)
 	defer p.Close()
 	plan, err := p.Plan(cfg)
 	if err != nil {
 		return fail(cfg.Annotate(err))
 	}
 	if f.plan.output == "json" {
-		e := json.NewEncoder(o.stdout)
-		e.SetIndent("", "  ")
-		err = e.Encode(plan)
+		err = writePlanJSON(o.stdout, plan, cfg)
 	} else {
-		err = writePlan(o.stdout, plan)
+		err = writePlan(o.stdout, plan, cfg)
 	}
 	if err != nil {
 		fmt.Fprintf(o.stderr, "%s: cannot write the plan: %v\n", programName, err)
@@ -47,19 +45,22 @@ func runPlan(f *flags, o options) int {
 	return exitOK
 }
 
-func writePlan(w io.Writer, plan prober.Plan) error {
+func writePlan(w io.Writer, plan prober.Plan, cfg *config.Config) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	money := plan.Total.Worst.MoneyPerDay > 0
+	money := anyPrice(cfg)
 	head := "TARGET\tSCENARIO\tEVERY\tPROBES/DAY\tREQUESTS/DAY\tPROMPT TOKENS/DAY\tOUTPUT TOKENS/DAY\tAT MOST\tAT ONCE\t"
 	if money {
 		head += "MONEY/DAY\t"
 	}
 	fmt.Fprintln(t, head)
-	row := func(target, scenario, every string, s prober.Spending, atOnce int) {
+	row := func(target, scenario, every string, s prober.Spending, atOnce int, known bool) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t", target, scenario, every, s.ProbesPerDay, s.RequestsPerDay,
 			s.Expected.PromptPerDay, s.Expected.OutputPerDay, s.Worst.PromptPerDay+s.Worst.OutputPerDay, atOnce)
-		if money {
+		switch {
+		case money && known:
 			fmt.Fprintf(t, "%.2f\t", s.Expected.MoneyPerDay)
+		case money:
+			fmt.Fprint(t, "-\t")
 		}
 		fmt.Fprintln(t)
 	}
@@ -68,13 +69,13 @@ func writePlan(w io.Writer, plan prober.Plan) error {
 		if p.Interval > 0 {
 			every = shortDuration(p.Interval)
 		}
-		row(p.Target, p.Scenario, every, p.Spending, p.Concurrency)
+		row(p.Target, p.Scenario, every, p.Spending, p.Concurrency, priced(cfg, p.Target))
 	}
 	for _, x := range plan.Targets {
-		row(x.Target, "(all)", "", x.Spending, x.PeakRequests)
+		row(x.Target, "(all)", "", x.Spending, x.PeakRequests, priced(cfg, x.Target))
 	}
 	if len(plan.Targets) > 1 {
-		row("(all)", "(all)", "", plan.Total, plan.PeakRequests)
+		row("(all)", "(all)", "", plan.Total, plan.PeakRequests, money)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -66,6 +66,7 @@ type flags struct {
 	}
 	plan struct{ output string }
 	sim  simFlags
+	demo bool
 }
 
 // run is the one entry that the binary and the end-to-end tests share. It returns the exit code when ctx has
@@ -98,6 +99,7 @@ func run(ctx context.Context, args []string, o options) int {
 	case "sim":
 		return runSim(ctx, &f, o, logger)
 	case "demo":
+		f.demo = true
 		return runDemo(ctx, &f, o, logger, slogger)
 	}
 	return runDaemon(ctx, &f, o, logger, slogger)

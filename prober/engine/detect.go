@@ -41,14 +41,17 @@ func (t *Target) Detect(ctx context.Context) (Facts, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.facts.Engine != "" && (t.facts.Engine != f.Engine || t.facts.Version != f.Version) {
-		t.features = Features{} // another server: what the old one refused says nothing
+		t.features, t.learntLimit = Features{}, 0 // another server: what the old one refused says nothing
+	}
+	if f.MaxModelLen == 0 {
+		f.MaxModelLen = t.learntLimit
 	}
 	t.facts = f
 	return f, nil
 }
 
-// model is an entry of GET /v1/models.
-type model struct {
+// listedModel is an entry of GET /v1/models.
+type listedModel struct {
 	ID          string          `json:"id"`
 	OwnedBy     string          `json:"owned_by"`
 	Parent      json.RawMessage `json:"parent"` // of a LoRA adapter
@@ -59,7 +62,7 @@ type model struct {
 	} `json:"meta"`
 }
 
-func (m model) contextLength() int {
+func (m listedModel) contextLength() int {
 	for _, n := range []int{m.MaxModelLen, m.Meta.Context} {
 		if n > 0 {
 			return n
@@ -68,7 +71,7 @@ func (m model) contextLength() int {
 	return 0
 }
 
-func (t *Target) models(ctx context.Context) ([]model, http.Header, error) {
+func (t *Target) models(ctx context.Context) ([]listedModel, http.Header, error) {
 	status, header, body, err := t.call(ctx, http.MethodGet, "/v1/models", nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("GET /v1/models: %w", err)
@@ -77,7 +80,7 @@ func (t *Target) models(ctx context.Context) ([]model, http.Header, error) {
 		return nil, nil, fmt.Errorf("GET /v1/models: %s", statusDetail(status, body))
 	}
 	var list struct {
-		Data []model `json:"data"`
+		Data []listedModel `json:"data"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, nil, errors.New("GET /v1/models: the answer is no list of models: is the URL that of an inference server?")
@@ -87,7 +90,7 @@ func (t *Target) models(ctx context.Context) ([]model, http.Header, error) {
 
 // chooseModel takes the configured model, else the first that is no adapter. A configured model that is not listed
 // is used all the same: gateways route more names than they list.
-func chooseModel(list []model, configured string) (model, error) {
+func chooseModel(list []listedModel, configured string) (listedModel, error) {
 	if configured != "" {
 		for _, m := range list {
 			if m.ID == configured {
@@ -98,14 +101,14 @@ func chooseModel(list []model, configured string) (model, error) {
 		if len(list) > 0 {
 			owner = list[0].OwnedBy
 		}
-		return model{ID: configured, OwnedBy: owner}, nil
+		return listedModel{ID: configured, OwnedBy: owner}, nil
 	}
 	for _, m := range list {
 		if p := strings.TrimSpace(string(m.Parent)); m.ID != "" && (p == "" || p == "null" || p == `""`) {
 			return m, nil
 		}
 	}
-	return model{}, errors.New("GET /v1/models: no model is listed: load one, or set model in the target's configuration")
+	return listedModel{}, errors.New("GET /v1/models: no model is listed: load one, or set model in the target's configuration")
 }
 
 // engineOf names the engine from what its list of models tells.

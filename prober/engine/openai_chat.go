@@ -143,6 +143,7 @@ func (p *openAIParser) Event(_ stream.Event, v *fastjson.Value, acc *Accumulator
 			acc.CumulativeTokens(usage.Completion)
 		}
 	}
+	groqUsage(v.Get("x_groq", "usage"), acc)
 	llamaTimings(v.Get("timings"), acc)
 	vllmMetrics(v.Get("metrics"), acc)
 	return nil

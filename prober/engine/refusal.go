@@ -2,6 +2,8 @@ package engine
 
 import (
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -62,4 +64,28 @@ func isTooLong(text string) bool {
 		}
 	}
 	return false
+}
+
+// contextLimitRE finds the limit in the messages of servers that refuse a prompt for its length.
+var contextLimitRE = regexp.MustCompile(`(?i)(?:context length|context size|context_length|n_ctx)[^0-9]{0,40}([0-9]{2,9})`)
+
+// learnLimit takes the context length from an error about it, for targets whose list of models does not tell.
+func (t *Target) learnLimit(body []byte) {
+	text := string(body)
+	if !isTooLong(text) {
+		return
+	}
+	m := contextLimitRE.FindStringSubmatch(text)
+	if m == nil {
+		return
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil || n < 16 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.facts.MaxModelLen == 0 {
+		t.facts.MaxModelLen, t.learntLimit = n, n
+	}
 }

@@ -160,6 +160,7 @@ func (a *attempt) errorAnswer(resp *http.Response, answer *Answer) *failure {
 		return classify(a.ctx, err, a.trace.progress(true))
 	}
 	a.errorBody = body
+	a.t.learnLimit(body)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
 		answer.RetryAfter = retryAfter(resp.Header, a.t.now())
 	}

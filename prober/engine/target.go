@@ -41,10 +41,11 @@ type Target struct {
 	conns   *conns
 	release func() // lets the kernel stop stamping what arrives
 
-	mu       sync.Mutex
-	facts    Facts
-	features Features
-	closed   bool
+	mu          sync.Mutex
+	facts       Facts
+	features    Features
+	learntLimit int // context length, from an error; 0 = none
+	closed      bool
 }
 
 // NewTarget makes the client of a target. It does not wait for the target, which may be down.

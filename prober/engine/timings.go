@@ -62,6 +62,23 @@ func vllmMetrics(m *fastjson.Value, acc *Accumulator) {
 	}
 }
 
+// groqUsage reads the usage that Groq sends in an object of its own unless it was asked for, and its timings, which
+// are in seconds.
+func groqUsage(u *fastjson.Value, acc *Accumulator) {
+	if u == nil || u.Type() != fastjson.TypeObject {
+		return
+	}
+	acc.Usage(openAIUsage(u))
+	s := acc.Timings()
+	for key, to := range map[string]**float64{"queue_time": &s.Queue, "prompt_time": &s.Prefill, "completion_time": &s.Decode, "total_time": &s.Total} {
+		if n := u.Get(key); n != nil && n.Type() == fastjson.TypeNumber {
+			if f, err := n.Float64(); err == nil && f >= 0 {
+				*to = result.Ptr(f)
+			}
+		}
+	}
+}
+
 // millis reads milliseconds as seconds.
 func millis(v *fastjson.Value, to **float64, key string) {
 	if n := v.Get(key); n != nil && n.Type() == fastjson.TypeNumber {
