@@ -34,7 +34,7 @@ func (c *Collector) Handler(o HandlerOptions) http.Handler {
 		EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
 	})
 	h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 		write := c.writerFor(format)
 		// What people look at by hand need not be fast: a choice of names, protobuf as text.
 		if write == nil || len(r.URL.Query()["name[]"]) > 0 {

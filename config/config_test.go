@@ -36,7 +36,7 @@ func TestInvalid(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"unknown field", "globl: {}\n", `c.yml:1: globl: unknown field; did you mean "global"?`},
 		{"unknown field below", "global:\n  timeot: 5s\n", `c.yml:2: global.timeot: unknown field; did you mean "timeout"?`},
-		{"unknown field of a target", "targets:\n  - name: a\n    url: http://a\n    modle: x\n", `c.yml:4: targets[0].modle: unknown field; did you mean "model"?`},
+		{"unknown field of a target", "targets:\n  - name: a\n    url: http://a\n    modell: x\n", `c.yml:4: targets[0].modell: unknown field; did you mean "model"?`},
 		{"unknown field of a scenario", "scenarios:\n  - {name: a, type: chat, intervall: 5s}\n", `c.yml:2: scenarios[0].intervall: unknown field; did you mean "interval"?`},
 		{"unknown field with no neighbour", "scenarios:\n  - name: a\n    type: chat\n    xyzzy: 1\n", "c.yml:4: scenarios[0].xyzzy: unknown field; there are connect_timeout, first_token_timeout, interval, lengths, max_tokens, name, schedule, stall_timeout, timeout, type"},
 		{"text for a number", "global:\n  max_concurrent_probes: many\n", `c.yml:2: global.max_concurrent_probes: is "many", must be a whole number`},
@@ -389,8 +389,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var any map[string]any
-		if err := yaml.Unmarshal(y, &any); err != nil {
+		var written map[string]any
+		if err := yaml.Unmarshal(y, &written); err != nil {
 			t.Fatalf("%v\n%s", err, y)
 		}
 	})

@@ -139,7 +139,7 @@ func position(file string, line int) string {
 
 // flatten takes joined errors apart.
 func flatten(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself, not one inside
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
 		for _, e := range j.Unwrap() {
 			out = append(out, flatten(e)...)

@@ -374,8 +374,11 @@ func TestTracksAreBounded(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []SamplerOptions{
-		{Interval: 50 * time.Millisecond}, {Interval: -1}, {Keep: time.Millisecond},
-		{Keep: 2 * time.Hour}, {Timeout: -1},
+		{Interval: 50 * time.Millisecond},
+		{Interval: -1},
+		{Keep: time.Millisecond},
+		{Keep: 2 * time.Hour},
+		{Timeout: -1},
 	} {
 		if _, err := NewSampler(&scripted{}, o); err == nil {
 			t.Errorf("%+v was accepted", o)

@@ -223,7 +223,7 @@ func TestProbeLimit(t *testing.T) {
 	s, _ := newTestServer(t, b, func(o *Options) { o.MaxProbes = 1 })
 	done := make(chan int)
 	go func() {
-		resp, err := http.Get(s.URL + "/probe?target=prod&scenario=chat") //nolint:noctx // ends with the server
+		resp, err := http.Get(s.URL + "/probe?target=prod&scenario=chat")
 		if err != nil {
 			done <- 0
 			return

@@ -267,7 +267,7 @@ func listen(addresses []string, systemd bool) ([]net.Listener, error) {
 	}
 	var out []net.Listener
 	for _, a := range addresses {
-		l, err := net.Listen("tcp", a)
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a)
 		if err != nil {
 			closeAll(out)
 			return nil, fmt.Errorf("--web.listen-address=%s: %w", a, err)

@@ -76,10 +76,10 @@ func (o *output) String() string {
 // command runs a command that ends by itself.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return commandUntil(t, t.Context(), args...)
+	return commandUntil(t.Context(), t, args...)
 }
 
-func commandUntil(t *testing.T, ctx context.Context, args ...string) (code int, stdout, stderr string) {
+func commandUntil(ctx context.Context, t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()

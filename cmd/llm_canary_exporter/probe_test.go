@@ -309,7 +309,7 @@ func TestProbeInterrupted(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	code, stdout, stderr := commandUntil(t, ctx, "probe", "--target="+url, "--scenario=chat", "--count=3", "--output=json")
+	code, stdout, stderr := commandUntil(ctx, t, "probe", "--target="+url, "--scenario=chat", "--count=3", "--output=json")
 	if code != exitFailed || !strings.Contains(stderr, "interrupted after 1 of 3") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

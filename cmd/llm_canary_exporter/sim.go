@@ -100,7 +100,7 @@ func startSim(c sim.Config, address string) (*simServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		engine.Close()
 		return nil, fmt.Errorf("the simulated engine cannot listen: %w", err)
@@ -121,7 +121,7 @@ func (s *simServer) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		_ = s.server.Close()
-		<-s.done
+		err = <-s.done
 	case err = <-s.done:
 	}
 	s.engine.Close()

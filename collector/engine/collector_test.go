@@ -72,7 +72,7 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		t.Errorf("%+v", promlint.Problem(p))
+		t.Errorf("%+v", p)
 	}
 }
 

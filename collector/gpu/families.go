@@ -61,37 +61,47 @@ type healthFamily struct {
 
 func healthFamilies() []healthFamily {
 	return []healthFamily{
-		{family("nvml_up", Gauge, nil,
-			"1 if the last reading of the GPUs succeeded. 0: no GPU figures; the log and nvml_sample_failures_total say why."),
+		{
+			family("nvml_up", Gauge, nil,
+				"1 if the last reading of the GPUs succeeded. 0: no GPU figures; the log and nvml_sample_failures_total say why."),
 			func(s *nvml.State, e emit) {
 				if s.Cycles > 0 {
 					e(oneIf(s.Up))
 				}
-			}},
-		{family("nvml_samples_total", Counter, nil,
-			"Readings of the GPUs that were tried."),
-			func(s *nvml.State, e emit) { e(float64(s.Cycles)) }},
-		{family("nvml_sample_failures_total", Counter, []string{"reason"},
-			"Readings of the GPUs that failed as a whole, by reason."),
+			},
+		},
+		{
+			family("nvml_samples_total", Counter, nil,
+				"Readings of the GPUs that were tried."),
+			func(s *nvml.State, e emit) { e(float64(s.Cycles)) },
+		},
+		{
+			family("nvml_sample_failures_total", Counter, []string{"reason"},
+				"Readings of the GPUs that failed as a whole, by reason."),
 			func(s *nvml.State, e emit) {
 				for _, r := range nvml.Reasons() {
 					e(float64(s.Failures[r]), string(r))
 				}
-			}},
-		{family("nvml_sample_duration_seconds", Gauge, nil,
-			"How long the last reading of all GPUs took."),
+			},
+		},
+		{
+			family("nvml_sample_duration_seconds", Gauge, nil,
+				"How long the last reading of all GPUs took."),
 			func(s *nvml.State, e emit) {
 				if s.LastDuration > 0 {
 					e(s.LastDuration.Seconds())
 				}
-			}},
-		{family("nvml_last_success_timestamp_seconds", Gauge, nil,
-			"When the GPUs were last read, as Unix time."),
+			},
+		},
+		{
+			family("nvml_last_success_timestamp_seconds", Gauge, nil,
+				"When the GPUs were last read, as Unix time."),
 			func(s *nvml.State, e emit) {
 				if !s.LastSuccess.IsZero() {
 					e(unix(s.LastSuccess))
 				}
-			}},
+			},
+		},
 	}
 }
 

@@ -41,7 +41,6 @@ type Accumulator struct {
 
 	failed    bool
 	failure   string
-	refused   bool // the failure is about a field or a capability
 	done      bool
 	ended     bool // the protocol's own last event
 	tokens    int  // exact tokens told so far
@@ -210,14 +209,6 @@ func (a *Accumulator) toolCalls() []ToolCall {
 		out = append(out, ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments.String()})
 	}
 	return out
-}
-
-// tokensOrChunks is the best count of output so far: exact tokens, else chunks.
-func (a *Accumulator) tokensOrChunks() int {
-	if a.told {
-		return max(a.tokens, len(a.timeline.Chunks))
-	}
-	return len(a.timeline.Chunks)
 }
 
 func keep(b *strings.Builder, s []byte) {

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"net"
 	"testing"
 	"time"
 )
@@ -44,7 +43,7 @@ func BenchmarkConnRead(b *testing.B) {
 	for _, stamped := range []bool{false, true} {
 		b.Run(map[bool]string{false: "net", true: "stamped"}[stamped], func(b *testing.B) {
 			client, server := tcpPair(b)
-			var c net.Conn = client
+			c := client
 			if stamped {
 				c = NewConn(client)
 			}
