@@ -144,7 +144,9 @@ func TestReasons(t *testing.T) {
 			}
 		}, ReasonTooLarge},
 		{"redirect to nowhere", status(302), ReasonRedirect},
-		{"redirect to itself", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/metrics", http.StatusTemporaryRedirect) }, ReasonRedirect},
+		{"redirect to itself", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/metrics", http.StatusTemporaryRedirect)
+		}, ReasonRedirect},
 		{"redirect to another host", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://user:geheim@127.0.0.2:1/metrics?key=geheim", http.StatusFound)
 		}, ReasonRedirect},
