@@ -76,7 +76,8 @@ type Target struct {
 	GPU           string   `yaml:"gpu"`                 // auto, local or off
 	GPUUUIDs      []string `yaml:"gpu_uuids,omitempty"` // the GPUs that serve it; empty: all of the host
 	Price         Price    `yaml:"price,omitempty"`
-	KeepAlive     bool     `yaml:"keep_alive,omitempty"` // use a connection again; by default every request has a fresh one
+	APIVersion    string   `yaml:"api_version,omitempty"` // of Azure's deployment URLs; empty = /openai/v1
+	KeepAlive     bool     `yaml:"keep_alive,omitempty"`  // use a connection again; by default every request has a fresh one
 
 	HTTPClient promconfig.HTTPClientConfig `yaml:",inline"`
 }

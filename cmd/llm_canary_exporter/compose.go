@@ -16,7 +16,7 @@ import (
 // The packages are put together here: config knows none of the others.
 
 func configOptions() config.Options {
-	o := config.Options{Builtin: scenario.Builtin()}
+	o := config.Options{Builtin: scenario.Builtin(), Engines: engine.Engines()}
 	for _, p := range engine.Protocols() {
 		o.Protocols = append(o.Protocols, p.Name())
 	}

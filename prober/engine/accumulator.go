@@ -1,229 +1,384 @@
 package engine
 
 import (
-	"strings"
+	"bytes"
 	"time"
 	"unicode/utf8"
 
 	"github.com/llmcanary/llm_canary_exporter/prober/measure"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
-	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
+// The bounds of what is kept of an answer.
 const (
-	maxText      = 1 << 20 // bytes of an answer that are kept
-	maxToolCalls = 64
-	maxName      = 256 // bytes of names and reasons that the server gives
+	maxTextBytes   = 1 << 20 // of text, reasoning and tool calls together
+	maxToolCalls   = 128
+	maxLabelBytes  = 256  // of a model's name, a finish reason, the name or id of a tool call
+	maxChunksAhead = 1024 // of room made before the answer comes
 )
 
-// Usage is what the server counted. Unknown counts are negative.
+// Unknown stands for a count or a duration that the server did not tell.
+const Unknown = -1
+
+// Usage is what a server counted. A count that it did not tell is Unknown.
 type Usage struct {
-	Prompt, Cached, Completion, Reasoning int
+	Prompt     int // cached ones included, whatever the server's convention
+	Cached     int
+	Completion int // reasoning included
+	Reasoning  int
+	Total      int
 }
 
-// NoUsage is a Usage in which nothing is known.
-func NoUsage() Usage { return Usage{Prompt: -1, Cached: -1, Completion: -1, Reasoning: -1} }
+// NoUsage returns a usage of which nothing is known.
+func NoUsage() Usage {
+	return Usage{Prompt: Unknown, Cached: Unknown, Completion: Unknown, Reasoning: Unknown, Total: Unknown}
+}
 
-// Accumulator gathers one answer. A Parser tells it what an event holds; the event is one chunk of output if it
-// held any. It is not safe for concurrent use.
+// Timings are durations that a server reports, in seconds, or Unknown.
+type Timings struct{ Queue, Load, Prefill, Decode, Total float64 }
+
+// NoTimings returns timings of which nothing is known.
+func NoTimings() Timings {
+	return Timings{Queue: Unknown, Load: Unknown, Prefill: Unknown, Decode: Unknown, Total: Unknown}
+}
+
+// Speculation is what a server reports of speculative decoding, or Unknown.
+type Speculation struct{ Drafted, Accepted, Steps int }
+
+// NoSpeculation returns a speculation of which nothing is known.
+func NoSpeculation() Speculation {
+	return Speculation{Drafted: Unknown, Accepted: Unknown, Steps: Unknown}
+}
+
+// Accumulator takes what a Parser finds in the events of one answer, classifies it and notes when it came. One
+// event makes at most one chunk, however many pieces of output it holds. In steady state it allocates nothing per
+// event. It is not safe for concurrent use.
 type Accumulator struct {
-	timeline measure.Timeline
-	start    time.Time
+	line      *measure.Timeline
+	maxTokens int
 
-	text, reasoning strings.Builder
+	// Of the event that is being parsed.
+	at          time.Duration
+	kind        measure.Kind // of its output; 0 = none so far
+	cumulative  int          // tokens of the answer up to and with this event, or Unknown
+	delta       int          // tokens of this event, or Unknown
+	hadFinished bool         // an earlier event brought a finish reason
+
+	counted int // tokens that the chunks so far were said to hold
+	pending int // tokens of events without output: they belong to the next chunk
+	exact   int // tokens of the whole answer by the counts per event, or Unknown
+
+	text, reasoning []byte
 	calls           []toolCall
-	finish          string
-	model           string
-	usage           Usage
-	usageSeen       bool
-	timings         result.ServerTimings
-	speculation     result.Speculation
+	room            int // bytes that may still be kept
 
-	failed    bool
-	failure   string
-	done      bool
-	ended     bool // the protocol's own last event
-	tokens    int  // exact tokens told so far
-	told      bool // whether exact counts were told at all
-	lagMax    time.Duration
-	clock     stream.Clock
-	anomalies map[result.Anomaly]bool
-
-	// The event in progress.
-	kind        measure.Kind
-	eventTokens int
+	finish, model  string
+	usage          Usage
+	told           Usage // counts from elsewhere than a usage object
+	timings        Timings
+	spec           Speculation
+	failure        string
+	failed         bool
+	done, tooLarge bool
+	complete       bool // by the rules of a protocol that has no finish reason
+	usageSaid      bool // a usage object came, even if all of it was zero
+	anomalies      anomalies
 }
 
 type toolCall struct {
 	index     int
 	id, name  string
-	arguments strings.Builder
+	arguments []byte
 }
 
-func newAccumulator(start time.Time, chunks int) *Accumulator {
+// NewAccumulator returns an accumulator for an answer of at most that many tokens.
+func NewAccumulator(maxTokens int) *Accumulator {
 	return &Accumulator{
-		start: start, usage: NoUsage(), anomalies: map[result.Anomaly]bool{},
-		timeline: measure.Timeline{Chunks: make([]measure.Chunk, 0, min(max(chunks, 16), 4096))},
+		line:       measure.NewTimeline(min(2*max(maxTokens, 0)+64, maxChunksAhead)),
+		maxTokens:  maxTokens,
+		cumulative: Unknown, delta: Unknown, exact: Unknown,
+		told:  NoUsage(),
+		room:  maxTextBytes,
+		usage: NoUsage(), timings: NoTimings(), spec: NoSpeculation(),
 	}
 }
 
-// begin starts an event.
-func (a *Accumulator) begin() { a.kind, a.eventTokens = 0, 0 }
+// begin starts an event that arrived at that time since the request was issued.
+func (a *Accumulator) begin(at time.Duration) {
+	a.at, a.kind, a.cumulative, a.delta = at, 0, Unknown, Unknown
+	a.hadFinished = a.finish != ""
+}
 
-// end closes an event: it is a chunk if it bore output.
-func (a *Accumulator) end(at time.Time, lag time.Duration, clock stream.Clock) (output bool) {
-	if clock == stream.ClockKernel {
-		a.lagMax = max(a.lagMax, lag)
-	}
-	if a.clock == "" || clock == stream.ClockUser { // the worst of all events stands for the answer
-		a.clock = clock
-	}
+// commit ends the event: if it held output, it is a chunk.
+func (a *Accumulator) commit() {
+	tokens := a.eventTokens()
 	if a.kind == 0 {
-		return false
+		return
 	}
-	if a.finish != "" && a.done {
-		a.Anomaly(result.AnomalyOutputAfterFinish)
+	if a.hadFinished {
+		a.anomalies |= outputAfterFinish
 	}
-	a.timeline.Add(measure.Chunk{At: at.Sub(a.start), Tokens: a.eventTokens, Kind: a.kind})
-	return true
-}
-
-// Content adds a piece of the answer's text. An empty piece is nothing.
-func (a *Accumulator) Content(s []byte) {
-	if len(s) > 0 {
-		a.kind |= measure.Content
-		keep(&a.text, s)
+	a.line.Add(a.at, a.kind, tokens)
+	// A stop of our own bounds every answer, whatever the server ignores.
+	if a.maxTokens > 0 && (a.counted > a.maxTokens || a.line.Len() > 2*a.maxTokens+64) {
+		a.anomalies |= limitIgnored
+		a.tooLarge = true
 	}
 }
 
-// Reasoning adds a piece of the thinking before the answer.
-func (a *Accumulator) Reasoning(s []byte) {
-	if len(s) > 0 {
-		a.kind |= measure.Reasoning
-		keep(&a.reasoning, s)
+// eventTokens returns how many tokens the chunk of this event holds, if that is known.
+func (a *Accumulator) eventTokens() int {
+	switch {
+	case a.cumulative >= 0 && a.cumulative < a.counted: // a count that goes back counts nothing
+		a.anomalies |= usageInconsistent
+		return Unknown
+	case a.cumulative >= 0 && a.kind == 0: // the next chunk's difference will hold them
+		return Unknown
+	case a.cumulative >= 0:
+		n := a.cumulative - a.counted
+		a.counted, a.pending = a.cumulative, 0
+		return n
+	case a.delta >= 0 && a.kind == 0:
+		a.pending += a.delta
+		return Unknown
+	case a.delta >= 0:
+		n := a.delta + a.pending
+		a.counted += n
+		a.pending = 0
+		return n
+	}
+	return Unknown
+}
+
+// Output adds a piece of output. Empty pieces are no output.
+func (a *Accumulator) Output(kind measure.Kind, piece []byte) {
+	if len(piece) == 0 {
+		return
+	}
+	a.kind |= kind
+	switch kind {
+	case measure.Content:
+		a.text = a.keep(a.text, piece)
+	case measure.Reasoning:
+		a.reasoning = a.keep(a.reasoning, piece)
 	}
 }
 
-// ToolCall adds a piece of the tool call of that index; empty parts are nothing new.
+func (a *Accumulator) keep(to, piece []byte) []byte {
+	if len(piece) > a.room {
+		a.tooLarge = true
+		a.anomalies |= limitIgnored
+		piece = piece[:a.room]
+	}
+	a.room -= len(piece)
+	return append(to, piece...)
+}
+
+// ToolCall adds a piece of the tool call with that index. id and name come once, arguments in pieces. A piece
+// without any of them is no output.
 func (a *Accumulator) ToolCall(index int, id, name, arguments []byte) {
-	if len(id)+len(name)+len(arguments) == 0 {
+	if len(id) == 0 && len(name) == 0 && len(arguments) == 0 {
 		return
 	}
 	a.kind |= measure.ToolCall
-	var c *toolCall
-	for i := range a.calls {
-		if a.calls[i].index == index {
-			c = &a.calls[i]
-		}
-	}
+	c := a.call(index)
 	if c == nil {
-		if len(a.calls) == maxToolCalls {
-			return
-		}
-		a.calls = append(a.calls, toolCall{index: index})
-		c = &a.calls[len(a.calls)-1]
+		return
 	}
-	if len(id) > 0 {
-		c.id = clip(id)
+	if c.id == "" && len(id) > 0 {
+		c.id = label(id)
 	}
-	if len(name) > 0 {
-		c.name = clip(name)
+	if c.name == "" && len(name) > 0 {
+		c.name = label(name)
 	}
-	keep(&c.arguments, arguments)
+	c.arguments = a.keep(c.arguments, arguments)
 }
 
-// Finish notes why the answer ended. The first reason counts; an empty one is none.
+func (a *Accumulator) call(index int) *toolCall {
+	for i := range a.calls {
+		if a.calls[i].index == index {
+			return &a.calls[i]
+		}
+	}
+	if len(a.calls) >= maxToolCalls {
+		a.tooLarge = true
+		a.anomalies |= limitIgnored
+		return nil
+	}
+	a.calls = append(a.calls, toolCall{index: index})
+	return &a.calls[len(a.calls)-1]
+}
+
+// NameToolCall says that the tool call with that index has begun, in a protocol that announces calls apart from
+// their pieces. It is no output.
+func (a *Accumulator) NameToolCall(index int, id, name []byte) {
+	kind := a.kind
+	a.ToolCall(index, id, name, nil)
+	a.kind = kind
+}
+
+// Finish notes why the answer ended, in OpenAI's words. The first reason wins. Empty means that it did not end: some
+// servers write an empty string into every chunk.
 func (a *Accumulator) Finish(reason []byte) {
 	if len(reason) == 0 {
 		return
 	}
 	if a.finish != "" {
-		a.Anomaly(result.AnomalyDuplicateFinish)
+		a.anomalies |= duplicateFinish
 		return
 	}
-	a.finish = clip(reason)
+	a.finish = finishReason(label(reason))
 }
 
-// Usage takes the server's counts. They are totals, which may come several times: the last count that is not zero
-// stands, they are never added.
+// finishReason returns a finish reason in OpenAI's words, which scenarios and dashboards know. Others stay.
+func finishReason(reason string) string {
+	switch reason {
+	case "eos_token", "eos", "word", "stop_sequence", "end_turn", "completed", "none":
+		return "stop"
+	case "max_tokens", "limit", "max_output_tokens":
+		return "length"
+	case "tool_use":
+		return "tool_calls"
+	}
+	return reason
+}
+
+// Usage takes what the server counted. It may come with any event and as often as it likes: for each count the
+// last one that is not zero wins, and nothing is ever added up.
 func (a *Accumulator) Usage(u Usage) {
-	a.usageSeen = true
-	take := func(have *int, told int) {
-		if told > 0 || (told == 0 && *have < 0) {
-			*have = told
+	a.usageSaid = true
+	last := func(to *int, v int) {
+		if v > 0 || v == 0 && *to < 0 {
+			*to = v
 		}
 	}
-	take(&a.usage.Prompt, u.Prompt)
-	take(&a.usage.Cached, u.Cached)
-	take(&a.usage.Completion, u.Completion)
-	take(&a.usage.Reasoning, u.Reasoning)
+	last(&a.usage.Prompt, u.Prompt)
+	last(&a.usage.Cached, u.Cached)
+	last(&a.usage.Completion, u.Completion)
+	last(&a.usage.Reasoning, u.Reasoning)
+	last(&a.usage.Total, u.Total)
 }
 
-// CumulativeTokens tells exactly how many tokens were generated up to and including this event.
+// serverCounts takes counts that the server gives elsewhere than in a usage object, which wins over them.
+func (a *Accumulator) serverCounts(u Usage) { a.told = u }
+
+// CumulativeTokens says how many tokens the answer has up to and with this event. Negative means unknown.
 func (a *Accumulator) CumulativeTokens(n int) {
-	if n >= a.tokens {
-		a.eventTokens += n - a.tokens
-		a.tokens, a.told = n, true
+	a.cumulative = max(n, Unknown)
+	a.exact = max(a.exact, n)
+}
+
+// EventTokens says how many tokens this event holds. CumulativeTokens of the same event wins.
+func (a *Accumulator) EventTokens(n int) {
+	a.delta = max(n, Unknown)
+	if a.delta >= 0 && a.cumulative < 0 {
+		a.exact = max(a.exact, a.counted+a.pending+n)
 	}
 }
 
-// Tokens tells exactly how many tokens this event holds.
-func (a *Accumulator) Tokens(n int) {
-	if n > 0 {
-		a.eventTokens += n
-		a.tokens += n
-		a.told = true
+// Timings takes durations that the server reports; what it does not tell leaves what is known.
+func (a *Accumulator) Timings(t Timings) {
+	last := func(to *float64, v float64) {
+		if v >= 0 {
+			*to = v
+		}
 	}
+	last(&a.timings.Queue, t.Queue)
+	last(&a.timings.Load, t.Load)
+	last(&a.timings.Prefill, t.Prefill)
+	last(&a.timings.Decode, t.Decode)
+	last(&a.timings.Total, t.Total)
 }
 
-// Model notes the model that the answer names.
+// Speculation takes what the server reports of speculative decoding.
+func (a *Accumulator) Speculation(s Speculation) {
+	a.spec.Drafted = max(a.spec.Drafted, s.Drafted)
+	a.spec.Accepted = max(a.spec.Accepted, s.Accepted)
+	a.spec.Steps = max(a.spec.Steps, s.Steps)
+}
+
+// Model notes the model that the answer names. The first name that is not empty wins.
 func (a *Accumulator) Model(name []byte) {
 	if a.model == "" && len(name) > 0 {
-		a.model = clip(name)
+		a.model = label(name)
 	}
 }
 
-// Fail notes that the server says the request failed.
+// Done says that the stream said that it is complete.
+func (a *Accumulator) Done() { a.done = true }
+
+// Complete says that the answer is whole, in a protocol that gives no reason for its end.
+func (a *Accumulator) Complete() { a.complete, a.done = true, true }
+
+// Fail says that the server reported an error inside of the stream. The first one wins.
 func (a *Accumulator) Fail(message string) {
 	if !a.failed {
 		a.failed, a.failure = true, message
 	}
 }
 
-// End notes the event that ends an answer of protocols that have one of their own.
-func (a *Accumulator) End() { a.ended = true }
+// Nonstandard says that the stream was readable, but not as its format says.
+func (a *Accumulator) Nonstandard() { a.anomalies |= nonstandardFraming }
 
-// Anomaly notes something odd.
-func (a *Accumulator) Anomaly(x result.Anomaly) { a.anomalies[x] = true }
+// Text returns the answer's content so far. It is valid until the next event.
+func (a *Accumulator) Text() []byte { return a.text }
 
-// Timings gives access to the server's own timings.
-func (a *Accumulator) Timings() *result.ServerTimings { return &a.timings }
+// HasOutput reports whether any output came.
+func (a *Accumulator) HasOutput() bool { return a.line.Len() > 0 || a.kind != 0 }
 
-// Speculation gives access to what the server says of speculative decoding.
-func (a *Accumulator) Speculation() *result.Speculation { return &a.speculation }
-
+// toolCalls returns the calls in the order in which they began.
 func (a *Accumulator) toolCalls() []ToolCall {
-	out := make([]ToolCall, 0, len(a.calls))
-	for i := range a.calls {
-		c := &a.calls[i]
-		out = append(out, ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments.String()})
+	if len(a.calls) == 0 {
+		return nil
 	}
-	return out
+	calls := make([]ToolCall, len(a.calls))
+	for i, c := range a.calls {
+		calls[i] = ToolCall{ID: c.id, Name: c.name, Arguments: string(c.arguments)}
+	}
+	return calls
 }
 
-func keep(b *strings.Builder, s []byte) {
-	if room := maxText - b.Len(); room > 0 {
-		b.Write(s[:min(len(s), room)])
+// textOdd reports whether the answer holds what is not UTF-8, or the sign that stands for it.
+func (a *Accumulator) textOdd() bool {
+	for _, b := range [][]byte{a.text, a.reasoning} {
+		if !utf8.Valid(b) || bytes.Contains(b, []byte("\uFFFD")) {
+			return true
+		}
 	}
+	return false
 }
 
-// clip copies a short text of the server's, valid and bounded.
-func clip(s []byte) string {
-	if len(s) > maxName {
-		s = s[:maxName]
+// label returns a bounded copy of a name.
+func label(b []byte) string { return string(b[:min(len(b), maxLabelBytes)]) }
+
+// anomalies is a set of result.Anomaly, in the order of result.Anomalies.
+type anomalies uint32
+
+const (
+	missingDone anomalies = 1 << iota
+	unterminated
+	duplicateFinish
+	buffered
+	compressed
+	nonstandardFraming
+	usageMissing
+	usageInconsistent
+	dirtyCold
+	modelMismatch
+	invalidUTF8
+	fieldDropped
+	retried
+	noVisibleOutput
+	outputAfterFinish
+	limitIgnored
+)
+
+func (s anomalies) list() []result.Anomaly {
+	var list []result.Anomaly
+	for i, a := range result.Anomalies() {
+		if s&(1<<i) != 0 {
+			list = append(list, a)
+		}
 	}
-	if utf8.Valid(s) {
-		return string(s)
-	}
-	return strings.ToValidUTF8(string(s), "\uFFFD")
+	return list
 }

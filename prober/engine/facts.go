@@ -1,9 +1,36 @@
 package engine
 
-// Facts is what is known about a target at a moment: configured, or found out from it. It is a value: a later
-// detection makes a new one.
+// The engines that are known. EngineOpenAI is any server that speaks OpenAI's API and is none of the others.
+const (
+	EngineVLLM         = "vllm"
+	EngineSGLang       = "sglang"
+	EngineTGI          = "tgi"
+	EngineTRTLLM       = "trtllm"
+	EngineTriton       = "triton"
+	EngineNIM          = "nim"
+	EngineDynamo       = "dynamo"
+	EngineLlamaCPP     = "llamacpp"
+	EngineOllama       = "ollama"
+	EngineLMDeploy     = "lmdeploy"
+	EngineLiteLLM      = "litellm"
+	EngineAzure        = "azure"
+	EngineOpenAIHosted = "openai_hosted" // OpenAI's own service
+	EngineAnthropic    = "anthropic"
+	EngineOpenAI       = "openai"
+)
+
+// Engines returns the engines that are known.
+func Engines() []string {
+	return []string{
+		EngineVLLM, EngineSGLang, EngineTGI, EngineTRTLLM, EngineTriton, EngineNIM, EngineDynamo, EngineLlamaCPP,
+		EngineOllama, EngineLMDeploy, EngineLiteLLM, EngineAzure, EngineOpenAIHosted, EngineAnthropic, EngineOpenAI,
+	}
+}
+
+// Facts is what is known about a target at a moment: configured, or found out from it. It is a value that can be
+// compared: a later detection makes a new one.
 type Facts struct {
-	Engine      string // vllm, sglang, llamacpp, …; openai for any other OpenAI-compatible server
+	Engine      string // one of Engines, or empty as long as nothing is known
 	Version     string
 	Model       string
 	Protocol    string

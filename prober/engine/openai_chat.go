@@ -1,206 +1,203 @@
 package engine
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"net/http"
+	"fmt"
 
 	"github.com/valyala/fastjson"
 
+	"github.com/llmcanary/llm_canary_exporter/prober/measure"
 	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-// openAIChat is POST /v1/chat/completions.
+// openAIChat is /v1/chat/completions, as OpenAI defined it and as nearly every server speaks it.
 type openAIChat struct{}
 
-func (openAIChat) Name() string { return "openai_chat" }
+func (openAIChat) Name() string          { return "openai_chat" }
+func (openAIChat) Format() stream.Format { return stream.FormatSSE }
+func (openAIChat) Parser() Parser        { return &openAIChatParser{} }
 
-func (openAIChat) Path(Facts) string { return "/v1/chat/completions" }
+func (openAIChat) Path(w Wire) string { return openAIPath(w, "chat/completions") }
 
-func (openAIChat) Rules() Rules { return Rules{WantsDone: true} }
-
-func (openAIChat) Parser() Parser { return &openAIParser{} }
-
-func (openAIChat) Encode(r Request, f Facts, refused map[string]bool) ([]byte, http.Header, error) {
-	b := openAIBody(r, f, refused)
-	messages := make([]map[string]any, 0, len(r.Messages))
-	for _, m := range r.Messages {
-		messages = append(messages, map[string]any{"role": m.Role, "content": openAIContent(m)})
+func (openAIChat) Encode(r Request, w Wire, b *Body) error {
+	messages, err := chatMessages(r, w)
+	if err != nil {
+		return err
 	}
-	b["messages"] = messages
-	if len(r.Tools) > 0 && !refused["tools"] {
-		tools := make([]map[string]any, 0, len(r.Tools))
-		for _, t := range r.Tools {
-			tools = append(tools, map[string]any{"type": "function", "function": map[string]any{
-				"name": t.Name, "description": t.Description, "parameters": t.Parameters,
-			}})
-		}
-		b["tools"] = tools
-		switch r.ToolChoice {
-		case "":
-		case "auto", "none", "required":
-			b["tool_choice"] = r.ToolChoice
-		default:
-			b["tool_choice"] = map[string]any{"type": "function", "function": map[string]any{"name": r.ToolChoice}}
-		}
+	openAICommon(r, w, b)
+	b.Set("messages", messages)
+	if err := openAIConstraint(r.Constraint, w, b); err != nil {
+		return err
 	}
-	body, err := json.Marshal(b)
-	return body, nil, err
+	return openAITools(r, b)
 }
 
-// openAIContent is a message's text, or the list of its parts if it has media.
-func openAIContent(m Message) any {
-	if len(m.Media) == 0 {
-		return m.Text
-	}
-	parts := []map[string]any{}
-	if m.Text != "" {
-		parts = append(parts, map[string]any{"type": "text", "text": m.Text})
-	}
-	for _, x := range m.Media {
-		data := base64.StdEncoding.EncodeToString(x.Data)
-		if x.Kind == Audio {
-			parts = append(parts, map[string]any{"type": "input_audio", "input_audio": map[string]any{"data": data, "format": "wav"}})
-			continue
-		}
-		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:" + x.MIMEType + ";base64," + data}})
-	}
-	return parts
-}
+// openAIChatParser reads chat.completion.chunk events of all dialects.
+type openAIChatParser struct{ json fastjson.Parser }
 
-// openAIBody holds the fields that chat and completions have in common. Optional ones can be refused.
-func openAIBody(r Request, f Facts, refused map[string]bool) map[string]any {
-	b := map[string]any{"model": f.Model, "stream": true}
-	optional := func(name string, value any) {
-		if !refused[name] {
-			b[name] = value
-		}
+func (p *openAIChatParser) Event(ev stream.Event, a *Accumulator) error {
+	v, err := parseEvent(&p.json, ev, a)
+	if v == nil {
+		return err
 	}
-	// One of the two, never both: some servers refuse the pair. The old name comes first, since Ollama ignores the
-	// new one and would never stop.
-	if refused["max_tokens"] {
-		b["max_completion_tokens"] = r.MaxTokens
-	} else {
-		b["max_tokens"] = r.MaxTokens
-	}
-	optional("temperature", 0)
-	optional("seed", r.Seed)
-	if !refused["stream_options"] {
-		o := map[string]any{"include_usage": true}
-		if knowsContinuousUsage(f.Engine) && !refused["continuous_usage_stats"] {
-			o["continuous_usage_stats"] = true
-		}
-		b["stream_options"] = o
-	}
-	if r.Fixed && knowsIgnoreEOS(f.Engine) {
-		optional("ignore_eos", true)
-		if f.Engine != "llamacpp" {
-			optional("min_tokens", r.MaxTokens)
-		}
-	}
-	if r.CacheSalt != "" && knowsCacheSalt(f.Engine) {
-		optional("cache_salt", r.CacheSalt)
-	}
-	return b
-}
-
-// The engines that know a field; the others refuse or ignore it.
-func knowsContinuousUsage(engine string) bool {
-	return engine == "vllm" || engine == "sglang" || engine == "trtllm"
-}
-
-func knowsIgnoreEOS(engine string) bool {
-	return engine == "vllm" || engine == "sglang" || engine == "trtllm" || engine == "llamacpp" || engine == "lmdeploy"
-}
-
-func knowsCacheSalt(engine string) bool {
-	return engine == "vllm" || engine == "sglang" || engine == "trtllm"
-}
-
-// openAIParser reads the chunks of chat and of completions. It accepts both in either, as gateways mix them.
-type openAIParser struct{}
-
-// Event reads one chunk. Every field may be missing, null or of another type: what is not understood is nothing.
-func (p *openAIParser) Event(_ stream.Event, v *fastjson.Value, acc *Accumulator) error {
-	if e := v.Get("error"); e != nil && e.Type() != fastjson.TypeNull {
-		acc.Fail(errorMessage(v))
-		return nil
-	}
-	acc.Model(v.GetStringBytes("model"))
 	for _, choice := range v.GetArray("choices") {
-		if choice.GetInt("index") != 0 {
-			continue
+		if count(choice, "index") > 0 {
+			continue // one answer is asked for
 		}
-		acc.Content(choice.GetStringBytes("text"))
-		openAIDelta(choice.Get("delta"), acc)
-		acc.Tokens(len(choice.GetArray("token_ids")))
-		acc.Finish(choice.GetStringBytes("finish_reason"))
-	}
-	if u := v.Get("usage"); u != nil && u.Type() == fastjson.TypeObject {
-		usage := openAIUsage(u)
-		acc.Usage(usage)
-		if usage.Completion > 0 && acc.kind != 0 { // continuous usage: the count up to this chunk
-			acc.CumulativeTokens(usage.Completion)
+		delta := choice.Get("delta")
+		if delta == nil {
+			delta = choice.Get("message") // gateways that send a whole message
 		}
+		if delta != nil {
+			chatDelta(delta, a)
+		}
+		openAIChoice(choice, a)
 	}
-	groqUsage(v.Get("x_groq", "usage"), acc)
-	llamaTimings(v.Get("timings"), acc)
-	vllmMetrics(v.Get("metrics"), acc)
+	openAITail(v, a)
 	return nil
 }
 
-func openAIDelta(d *fastjson.Value, acc *Accumulator) {
-	if d == nil {
-		return
-	}
-	acc.Content(d.GetStringBytes("content"))
-	// The field was renamed; a server that sends both sends the same twice.
-	if r := d.GetStringBytes("reasoning"); len(r) > 0 {
-		acc.Reasoning(r)
-	} else {
-		acc.Reasoning(d.GetStringBytes("reasoning_content"))
-	}
-	calls := d.Get("tool_calls")
-	if calls == nil {
-		return
-	}
-	if calls.Type() == fastjson.TypeObject { // TGI before 3.0 sent one object
-		openAIToolCall(0, calls, acc)
-		return
-	}
-	for i, c := range calls.GetArray() {
-		openAIToolCall(i, c, acc)
-	}
-}
-
-func openAIToolCall(position int, c *fastjson.Value, acc *Accumulator) {
-	index := position
-	if i := c.Get("index"); i != nil && i.Type() == fastjson.TypeNumber {
-		index = i.GetInt()
-	}
-	f := c.Get("function")
-	arguments := f.GetStringBytes("arguments")
-	if a := f.Get("arguments"); a != nil && a.Type() == fastjson.TypeObject {
-		arguments = a.MarshalTo(nil)
-	}
-	acc.ToolCall(index, c.GetStringBytes("id"), f.GetStringBytes("name"), arguments)
-}
-
-// openAIUsage reads a usage object. Cached tokens are part of the prompt's.
-func openAIUsage(u *fastjson.Value) Usage {
-	usage := NoUsage()
-	number(u, &usage.Prompt, "prompt_tokens")
-	number(u, &usage.Completion, "completion_tokens")
-	number(u, &usage.Cached, "prompt_tokens_details", "cached_tokens")
-	number(u, &usage.Reasoning, "completion_tokens_details", "reasoning_tokens")
-	return usage
-}
-
-// number reads a count; anything that is none leaves it unknown.
-func number(v *fastjson.Value, to *int, keys ...string) {
-	if n := v.Get(keys...); n != nil && n.Type() == fastjson.TypeNumber {
-		if i, err := n.Int(); err == nil && i >= 0 {
-			*to = i
+func chatDelta(delta *fastjson.Value, a *Accumulator) {
+	chatContent(delta.Get("content"), a)
+	a.Output(measure.Content, str(delta, "refusal"))
+	// The field was renamed, and some servers send it under both names.
+	for _, field := range []string{"reasoning_content", "reasoning", "thinking"} {
+		if piece := str(delta, field); len(piece) > 0 {
+			a.Output(measure.Reasoning, piece)
+			break
 		}
 	}
+	if calls := delta.Get("tool_calls"); calls != nil {
+		switch calls.Type() {
+		case fastjson.TypeArray:
+			for i, c := range calls.GetArray() {
+				openAIToolCall(c, i, a)
+			}
+		case fastjson.TypeObject: // TGI before 3.1
+			openAIToolCall(calls, 0, a)
+		}
+	}
+	if call := delta.Get("function_call"); call != nil && call.Type() == fastjson.TypeObject {
+		a.ToolCall(0, nil, str(call, "name"), str(call, "arguments"))
+	}
+}
+
+// chatContent reads content, which is a string, or a list of parts where a model thinks inside of its content.
+func chatContent(content *fastjson.Value, a *Accumulator) {
+	if content == nil {
+		return
+	}
+	switch content.Type() {
+	case fastjson.TypeString:
+		a.Output(measure.Content, content.GetStringBytes())
+	case fastjson.TypeArray:
+		for _, part := range content.GetArray() {
+			switch string(str(part, "type")) {
+			case "thinking", "reasoning":
+				a.Output(measure.Reasoning, str(part, "text"))
+				a.Output(measure.Reasoning, str(part, "thinking"))
+				for _, inner := range part.GetArray("thinking") {
+					a.Output(measure.Reasoning, str(inner, "text"))
+				}
+			default:
+				a.Output(measure.Content, str(part, "text"))
+			}
+		}
+	}
+}
+
+// openAIToolCall reads one piece of a tool call. Arguments are pieces of a string; where a server sends an object,
+// it is whole.
+func openAIToolCall(c *fastjson.Value, position int, a *Accumulator) {
+	if c.Type() != fastjson.TypeObject {
+		return
+	}
+	index := count(c, "index")
+	if index < 0 {
+		index = position
+	}
+	a.ToolCall(index, str(c, "id"), str(c, "function", "name"), jsonText(c.Get("function", "arguments")))
+}
+
+// jsonText returns a string's value, or the JSON of anything else that is not null.
+func jsonText(v *fastjson.Value) []byte {
+	if v == nil || v.Type() == fastjson.TypeNull {
+		return nil
+	}
+	if v.Type() == fastjson.TypeString {
+		return v.GetStringBytes()
+	}
+	return v.MarshalTo(nil)
+}
+
+// chatMessages writes the conversation. Text alone is a string, which every server takes; media make a list of parts.
+func chatMessages(r Request, w Wire) ([]any, error) {
+	messages := make([]any, 0, len(r.Messages))
+	for _, m := range r.Messages {
+		if len(m.Media) == 0 {
+			messages = append(messages, map[string]any{"role": string(m.Role), "content": m.Text})
+			continue
+		}
+		parts := make([]any, 0, len(m.Media)+1)
+		for _, media := range m.Media {
+			part, err := openAIMedia(media, w)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, part)
+		}
+		if m.Text != "" {
+			parts = append(parts, map[string]any{"type": "text", "text": m.Text})
+		}
+		messages = append(messages, map[string]any{"role": string(m.Role), "content": parts})
+	}
+	return messages, nil
+}
+
+func openAIMedia(m Media, w Wire) (any, error) {
+	switch m.Kind {
+	case Image:
+		return map[string]any{"type": "image_url", "image_url": map[string]any{"url": dataURL(m)}}, nil
+	case Audio:
+		switch w.Engine {
+		case EngineSGLang, EngineLMDeploy, EngineTRTLLM:
+			return map[string]any{"type": "audio_url", "audio_url": map[string]any{"url": dataURL(m)}}, nil
+		case EngineOllama, EngineTGI:
+			return nil, &UnsupportedError{What: "audio", Why: w.Engine + " takes no audio on this route"}
+		}
+		return map[string]any{"type": "input_audio", "input_audio": map[string]any{"data": base64Text(m.Data), "format": audioFormat(m)}}, nil
+	}
+	return nil, &UnsupportedError{What: string(m.Kind), Why: "no form of it is known for openai_chat"}
+}
+
+func openAITools(r Request, b *Body) error {
+	if len(r.Tools) == 0 {
+		return nil
+	}
+	tools := make([]any, len(r.Tools))
+	for i, t := range r.Tools {
+		tools[i] = map[string]any{"type": "function", "function": map[string]any{
+			"name": t.Name, "description": t.Description, "parameters": t.Parameters,
+		}}
+	}
+	b.Set("tools", tools)
+	switch r.ToolChoice {
+	case "":
+	case "auto", "none", "required":
+		b.Set("tool_choice", r.ToolChoice)
+	default:
+		if !hasTool(r, r.ToolChoice) {
+			return fmt.Errorf("tool choice %q is none of the request's tools", r.ToolChoice)
+		}
+		b.Set("tool_choice", map[string]any{"type": "function", "function": map[string]any{"name": r.ToolChoice}})
+	}
+	return nil
+}
+
+func hasTool(r Request, name string) bool {
+	for _, t := range r.Tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
 }

@@ -1,49 +1,63 @@
 package engine
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
+
+	"github.com/valyala/fastjson"
+
+	"github.com/llmcanary/llm_canary_exporter/prober/measure"
+	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-// openAICompletions is POST /v1/completions.
+// openAICompletions is /v1/completions: a prompt without a chat template.
 type openAICompletions struct{}
 
-func (openAICompletions) Name() string { return "openai_completions" }
+func (openAICompletions) Name() string          { return "openai_completions" }
+func (openAICompletions) Format() stream.Format { return stream.FormatSSE }
+func (openAICompletions) Parser() Parser        { return &openAICompletionsParser{} }
 
-func (openAICompletions) Path(Facts) string { return "/v1/completions" }
+func (openAICompletions) Path(w Wire) string { return openAIPath(w, "completions") }
 
-func (openAICompletions) Rules() Rules { return Rules{WantsDone: true} }
-
-func (openAICompletions) Parser() Parser { return &openAIParser{} }
-
-func (openAICompletions) Encode(r Request, f Facts, refused map[string]bool) ([]byte, http.Header, error) {
-	b := openAIBody(r, f, refused)
-	if refused["max_tokens"] { // completions never had another name for it
-		delete(b, "max_completion_tokens")
-		b["max_tokens"] = r.MaxTokens
+func (openAICompletions) Encode(r Request, w Wire, b *Body) error {
+	prompt, err := plainPrompt(r)
+	if err != nil {
+		return err
 	}
-	b["prompt"] = plainPrompt(r.Messages)
-	body, err := json.Marshal(b)
-	return body, nil, err
+	openAICommon(r, w, b)
+	b.Set("prompt", prompt)
+	return openAIConstraint(r.Constraint, w, b)
 }
 
-// plainPrompt is a conversation as one text, for protocols without roles.
-func plainPrompt(messages []Message) string {
-	if len(messages) == 1 {
-		return messages[0].Text
+// openAICompletionsParser reads text_completion events.
+type openAICompletionsParser struct{ json fastjson.Parser }
+
+func (p *openAICompletionsParser) Event(ev stream.Event, a *Accumulator) error {
+	v, err := parseEvent(&p.json, ev, a)
+	if v == nil {
+		return err
 	}
-	var b strings.Builder
-	for _, m := range messages {
-		switch m.Role {
-		case User:
-			b.WriteString("User: ")
-		case Assistant:
-			b.WriteString("Assistant: ")
+	for _, choice := range v.GetArray("choices") {
+		if count(choice, "index") > 0 {
+			continue
 		}
-		b.WriteString(m.Text)
-		b.WriteString("\n\n")
+		a.Output(measure.Content, str(choice, "text"))
+		openAIChoice(choice, a)
 	}
-	b.WriteString("Assistant:")
-	return b.String()
+	openAITail(v, a)
+	return nil
+}
+
+// plainPrompt joins a conversation into one text, for protocols that have no messages.
+func plainPrompt(r Request) (string, error) {
+	if len(r.Tools) > 0 {
+		return "", &UnsupportedError{What: "tools", Why: "the protocol has none: use openai_chat"}
+	}
+	texts := make([]string, 0, len(r.Messages))
+	for _, m := range r.Messages {
+		if len(m.Media) > 0 {
+			return "", &UnsupportedError{What: string(m.Media[0].Kind), Why: "the protocol takes text alone: use openai_chat"}
+		}
+		texts = append(texts, m.Text)
+	}
+	return strings.Join(texts, "\n\n"), nil
 }

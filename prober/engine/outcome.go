@@ -9,7 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"strings"
 	"syscall"
 
@@ -17,150 +17,152 @@ import (
 	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-// failure is why a request failed. It is an error, so that it can be the cause of a context's end.
-type failure struct {
+// verdict is why a request failed, for machines and for people.
+type verdict struct {
 	reason result.Reason
 	detail string
 }
 
-func (f *failure) Error() string { return string(f.reason) + ": " + f.detail }
-
-func failf(r result.Reason, format string, args ...any) *failure {
-	return &failure{reason: r, detail: fmt.Sprintf(format, args...)}
-}
-
-// progress is how far a request has come, for telling errors apart.
-type progress struct {
-	connected bool // TCP stands
-	ready     bool // TLS too, where there is any
-	answered  bool // status and headers are there
-}
-
-// classify finds the reason of an error of the transport or of the body. ctx is the request's own, whose cause is a
-// failure when a deadline of ours ended it.
-func classify(ctx context.Context, err error, p progress) *failure {
-	var own *failure
-	if errors.As(context.Cause(ctx), &own) {
-		return own
+// judgeError says why a request failed that ended in an error, before its answer or inside of it.
+func judgeError(ctx context.Context, err error, s seen) verdict {
+	if cause := context.Cause(ctx); cause != nil {
+		return judgeCause(cause, s)
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failf(result.ReasonTimeoutTotal, "the time for the whole probe was over")
-	}
-	if ctx.Err() != nil {
-		return failf(result.ReasonCanceled, "canceled by the exporter")
-	}
-	switch {
-	case errors.Is(err, stream.ErrEventTooLarge), errors.Is(err, stream.ErrBodyTooLarge):
-		return failf(result.ReasonResponseTooLarge, "%v", err)
-	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return failf(result.ReasonDNS, "the name %q cannot be resolved: %s", dns.Name, dns.Err)
-	}
-	if f := classifyTLS(err); f != nil {
-		return f
-	}
-	cause := redact(err)
-	switch {
-	case !p.connected:
-		return failf(result.ReasonConnect, "cannot connect: %v: is the server up, and is it the right port?", cause)
-	case !p.ready:
-		return failf(result.ReasonTLS, "the TLS handshake failed: %v", cause)
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return failf(result.ReasonConnectionReset, "the server or something before it reset the connection")
-	case errors.Is(err, io.ErrUnexpectedEOF) && p.answered:
-		return failf(result.ReasonTruncated, "the connection ended in the middle of the answer")
-	case errors.Is(err, io.EOF), strings.Contains(err.Error(), "server closed idle connection"):
-		return failf(result.ReasonConnectionReset, "the server closed the connection without an answer")
-	case strings.Contains(err.Error(), "malformed HTTP"), strings.Contains(err.Error(), "malformed chunked"),
-		strings.Contains(err.Error(), "invalid byte in chunk length"), strings.Contains(err.Error(), "chunk length"):
-		return failf(result.ReasonMalformedStream, "the answer is no valid HTTP: %v", cause)
-	}
-	return failf(result.ReasonConnectionReset, "%v", cause)
-}
-
-func classifyTLS(err error) *failure {
-	var (
-		record    tls.RecordHeaderError
-		unknown   x509.UnknownAuthorityError
-		host      x509.HostnameError
-		invalid   x509.CertificateInvalidError
-		verify    *tls.CertificateVerificationError
-		alert     tls.AlertError
-		hint      string
-		recognise = true
-	)
-	switch {
-	case errors.As(err, &unknown):
-		hint = "set tls_config.ca_file to the authority's certificate"
-	case errors.As(err, &host):
-		hint = "the certificate is for another name: check the URL, or set tls_config.server_name"
-	case errors.As(err, &invalid):
-		hint = "the certificate is expired or not for this use"
-	case errors.As(err, &record):
-		hint = "the server does not speak TLS on this port: http:// instead of https://?"
-	case errors.As(err, &verify), errors.As(err, &alert):
-	default:
-		recognise = strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
-		if strings.Contains(err.Error(), "HTTP response to HTTPS") {
-			hint = "the server does not speak TLS on this port: http:// instead of https://?"
+	for _, row := range errorTable() {
+		if row.is(err, s) {
+			return verdict{row.reason, row.advice(err)}
 		}
 	}
-	if !recognise {
-		return nil
-	}
-	if hint != "" {
-		hint = ": " + hint
-	}
-	return failf(result.ReasonTLS, "%v%s", redact(err), hint)
+	return verdict{result.ReasonInternal, short(err)}
 }
 
-// redact takes the URL out of net/http's errors: it may hold what nobody should read in a log.
-func redact(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
-}
-
-// statusFailure finds the reason of an answer that is no 2xx.
-func statusFailure(status int, header http.Header, body []byte) *failure {
-	detail := statusDetail(status, body)
-	lower := strings.ToLower(string(body))
+// judgeCause tells our own deadlines from the caller's end.
+func judgeCause(cause error, s seen) verdict {
+	var d *deadlineError
 	switch {
-	case status >= 300 && status < 400:
-		where := "nowhere"
-		if u, err := url.Parse(header.Get("Location")); err == nil && u.Host != "" {
-			where = "the host " + u.Host
-		} else if err == nil && u.Path != "" {
-			where = "the path " + short([]byte(u.Path))
+	case errors.As(cause, &d) && d.reason == result.ReasonTimeoutConnect:
+		where := "the TCP connection was not established: check the port, firewalls and the accept queue"
+		switch {
+		case s.resolving:
+			where = "the host name was not resolved: check the resolver"
+		case s.shaking:
+			where = "the TLS handshake did not end: check that the port speaks TLS"
 		}
-		return failf(result.ReasonNotAStream, "HTTP %d redirects to %s: use the final address in the target's url", status, where)
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return failf(result.ReasonHTTP401, "%s: check the target's authorization", detail)
-	case status == http.StatusNotFound && strings.Contains(lower, "model"):
-		return failf(result.ReasonModelNotFound, "%s: check the target's model", detail)
-	case status == http.StatusBadRequest && strings.Contains(lower, "model") && (strings.Contains(lower, "not found") || strings.Contains(lower, "does not exist")):
-		return failf(result.ReasonModelNotFound, "%s: check the target's model", detail)
-	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
-		return failf(result.ReasonHTTP404, "%s: check the target's url and protocol", detail)
-	case status == http.StatusTooManyRequests:
-		return failf(result.ReasonHTTP429, "%s", detail)
-	case status == http.StatusServiceUnavailable, status == 529: // 529: overloaded, by Anthropic's convention
-		return failf(result.ReasonHTTP503, "%s", detail)
-	case status >= 500:
-		return failf(result.ReasonHTTP5xx, "%s", detail)
-	case status >= 400:
-		return failf(result.ReasonHTTP4xx, "%s", detail)
+		return verdict{d.reason, d.Error() + "; " + where}
+	case errors.As(cause, &d):
+		return verdict{d.reason, d.Error()}
+	case errors.Is(cause, context.DeadlineExceeded):
+		return verdict{result.ReasonTimeoutTotal, "not finished when the probe's time was over"}
 	}
-	return failf(result.ReasonNotAStream, "%s: not an answer to a request", detail)
+	return verdict{result.ReasonCanceled, "the probe was canceled"}
 }
 
-func statusDetail(status int, body []byte) string {
-	text := errorText(body)
-	if text == "" {
-		text = http.StatusText(status)
+// errorRow is one kind of error. The first row that holds wins.
+type errorRow struct {
+	reason result.Reason
+	is     func(error, seen) bool
+	advice func(error) string
+}
+
+// errorTable lists what can go wrong below HTTP.
+func errorTable() []errorRow {
+	say := func(format string) func(error) string {
+		return func(err error) string { return fmt.Sprintf(format, short(err)) }
 	}
-	return fmt.Sprintf("HTTP %d: %s", status, text)
+	return []errorRow{
+		{result.ReasonDNS, func(err error, _ seen) bool { return as[*net.DNSError](err) }, say("%s: check the host name in the target's url, and the resolver")},
+		{result.ReasonTLS, isTLS, tlsAdvice},
+		{result.ReasonResponseTooLarge, func(err error, _ seen) bool {
+			return errors.Is(err, stream.ErrEventTooLarge) || errors.Is(err, stream.ErrBodyTooLarge)
+		}, say("%s")},
+		{result.ReasonTimeoutConnect, func(err error, s seen) bool { return !s.connected && isTimeout(err) }, say("%s: check the port and firewalls")},
+		{result.ReasonConnect, func(err error, s seen) bool { return !s.connected && isDial(err) }, say("%s: check that the server listens there")},
+		{result.ReasonNotAStream, func(err error, _ seen) bool { return strings.Contains(err.Error(), "malformed HTTP") }, say("the server does not speak HTTP/1.1 on this port: %s")},
+		{result.ReasonConnectionReset, isReset, say("the connection broke: %s; check whether the server restarted, and the limits of what stands between")},
+		{result.ReasonTruncated, func(err error, s seen) bool { return s.byte && isEOF(err) }, say("the connection was closed inside of the answer (%s)")},
+		{result.ReasonConnectionReset, func(err error, _ seen) bool { return isEOF(err) }, say("the connection was closed without an answer (%s); check whether the server restarted")},
+		{result.ReasonMalformedStream, func(err error, _ seen) bool {
+			return errors.Is(err, errMalformed) || strings.Contains(err.Error(), "gzip")
+		}, say("%s")},
+		{result.ReasonMalformedStream, func(err error, s seen) bool { return s.byte && strings.Contains(err.Error(), "chunk") }, say("broken chunked coding: %s")},
+		{result.ReasonConnect, func(err error, s seen) bool { return !s.connected && as[*net.OpError](err) }, say("%s")},
+	}
+}
+
+// as reports whether there is an error of that type in the chain.
+func as[T error](err error) bool {
+	var target T
+	return errors.As(err, &target)
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || strings.HasPrefix(op.Op, "socks")) {
+		return true
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func isReset(err error, _ seen) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNABORTED) ||
+		// net/http keeps its HTTP/2 errors to itself.
+		strings.Contains(err.Error(), "stream error: ") || strings.Contains(err.Error(), "http2: server sent GOAWAY")
+}
+
+func isEOF(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		strings.Contains(err.Error(), "server closed idle connection") || strings.Contains(err.Error(), "transport connection broken")
+}
+
+func isTLS(err error, s seen) bool {
+	var alert tls.AlertError
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &alert), as[*tls.CertificateVerificationError](err),
+		as[tls.RecordHeaderError](err), as[x509.UnknownAuthorityError](err), as[x509.HostnameError](err),
+		as[x509.CertificateInvalidError](err), as[*tls.ECHRejectionError](err):
+		return true
+	case strings.Contains(err.Error(), tlsRecord):
+		return true // a TLS alert where an answer in plain text was expected
+	case strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "x509: "):
+		return true
+	}
+	return s.shaking && !s.connected && (isEOF(err) || isReset(err, s))
+}
+
+// tlsRecord is how net/http quotes the start of a TLS alert.
+const tlsRecord = `malformed HTTP response "\x15\x03`
+
+func tlsAdvice(err error) string {
+	said := short(err)
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the server speaks plain HTTP on this port: write http:// in the target's url"
+	case strings.Contains(err.Error(), tlsRecord):
+		return "the server speaks TLS on this port: write https:// in the target's url"
+	case as[x509.UnknownAuthorityError](err):
+		return said + ": set tls_config.ca_file of the target to the authority that signed it"
+	case as[x509.HostnameError](err):
+		return said + ": use a name of the certificate in the url, or set tls_config.server_name"
+	case as[x509.CertificateInvalidError](err):
+		return said + ": renew the certificate"
+	}
+	return "the TLS handshake failed: " + said
+}
+
+// short returns what an error says without the URL that net/http puts around it.
+func short(err error) string {
+	var wrapped interface{ Unwrap() error }
+	message := err.Error()
+	if errors.As(err, &wrapped) && (strings.HasPrefix(message, `Post "`) || strings.HasPrefix(message, `Get "`)) {
+		message = wrapped.Unwrap().Error()
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		message += " (a file that the target's config names)"
+	}
+	return message
 }

@@ -1,38 +1,37 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
-
-	"github.com/valyala/fastjson"
 
 	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-// Protocol is the wire format of one kind of request. Implementations are stateless.
+// Protocol is a wire format of requests and their streamed answers.
 type Protocol interface {
-	// Name is the protocol's name in configurations and labels, such as openai_chat.
+	// Name is the protocol's name in configs and labels.
 	Name() string
-	// Path is where requests go, below the target's base URL.
-	Path(f Facts) string
-	// Encode makes the body of a request, and headers beyond the common ones. Fields for which refused is true are
-	// left out.
-	Encode(r Request, f Facts, refused map[string]bool) (body []byte, header http.Header, err error)
+	// Format is how the answer is framed: stream.FormatSSE or stream.FormatNDJSON.
+	Format() stream.Format
+	// Path is the path and query below the target's base URL.
+	Path(w Wire) string
+	// Encode puts the request into the body. A request that the protocol cannot carry is an *UnsupportedError.
+	Encode(r Request, w Wire, b *Body) error
 	// Parser returns a parser for one answer.
 	Parser() Parser
-	// Rules say how an answer of this protocol ends.
-	Rules() Rules
 }
 
-// Parser folds the events of one answer into an Accumulator. An error means that the stream is malformed.
+// Parser reads the events of one answer. It is used by one goroutine.
 type Parser interface {
-	Event(ev stream.Event, v *fastjson.Value, acc *Accumulator) error
+	// Event reads one event and tells the accumulator what is in it. An error means that the event is malformed:
+	// what it holds cannot be known. An error that the server reports is no such error: it goes to Fail.
+	Event(ev stream.Event, a *Accumulator) error
 }
 
-// Rules say how an answer of a protocol ends.
-type Rules struct {
-	WantsDone      bool // [DONE] ends it; without one the answer is complete, but odd
-	FinishOptional bool // nothing says that it is finished but the end of the stream
+// Wire is what a protocol may know of the target when it writes a request.
+type Wire struct {
+	Facts
+	APIVersion string // Azure
 }
 
 // Protocols returns the table of protocols: a new one is one file and one line here.
@@ -40,15 +39,34 @@ func Protocols() []Protocol {
 	return []Protocol{
 		openAIChat{},
 		openAICompletions{},
+		openAIResponses{},
+		anthropicMessages{},
+		sglangGenerate{},
+		tgiGenerate{},
+		tritonGenerate{},
+		llamacppCompletion{},
+		ollamaChat{},
+		ollamaGenerate{},
 	}
 }
 
 // LookupProtocol returns the protocol of that name.
-func LookupProtocol(name string) (Protocol, error) {
+func LookupProtocol(name string) (Protocol, bool) {
 	for _, p := range Protocols() {
 		if p.Name() == name {
-			return p, nil
+			return p, true
 		}
 	}
-	return nil, fmt.Errorf("there is no protocol %q", name)
+	return nil, false
 }
+
+// UnsupportedError says that a request cannot be carried by a protocol or engine.
+type UnsupportedError struct {
+	What string // structured output by grammar, audio, …
+	Why  string
+}
+
+func (e *UnsupportedError) Error() string { return fmt.Sprintf("%s: %s", e.What, e.Why) }
+
+// errMalformed marks an event that cannot be read.
+var errMalformed = errors.New("an event of the stream is not JSON")

@@ -3,89 +3,130 @@ package engine
 import (
 	"net/http"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// maxRefusals is how many fields are left out one after the other for one request.
+// maxRefusals bounds how many fields may be dropped within one request.
 const maxRefusals = 4
 
-// optionalFields are the fields that a request can do without, by their wire name, longest first where one name
-// holds another. max_tokens is one of them since it has a successor.
-var optionalFields = []string{
-	"continuous_usage_stats", "stream_options", "max_tokens", "temperature", "cache_salt", "ignore_eos",
-	"min_tokens", "tool_choice", "seed",
-}
+// refusing are the words by which servers refuse a field, as against its value.
+var refusing = regexp.MustCompile(`(?i)unsupported|not supported|unknown|unrecogni[sz]ed|unexpected|extra|not permitted|not allowed|no such|instead|does not support|additional propert|invalid (?:field|parameter|argument)|not (?:a )?valid (?:field|parameter)|deprecated|only the default|not enabled|only support`)
 
-// refusedField names the optional field that a 400 or 422 answer complains of, if it was sent.
-func refusedField(status int, body []byte, sent []byte, refused map[string]bool) (string, bool) {
-	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
-		return "", false
+// tooMuch are the words of a limit that was overrun: the field is understood then.
+var tooMuch = regexp.MustCompile(`(?i)context length|context window|too large|too long|exceed|greater than|less than or equal|maximum`)
+
+// refusedField returns the optional field that a reply refuses, or "".
+func (r reply) refusedField(candidates []string) string {
+	if r.status != http.StatusBadRequest && r.status != http.StatusUnprocessableEntity {
+		return ""
 	}
-	text := string(body)
-	for _, f := range optionalFields {
-		// "max_tokens" is not meant where the text says "use max_completion_tokens", nor where the sum is too large.
-		if refused[f] || !strings.Contains(string(sent), `"`+f+`"`) || !mentions(text, f) {
+	message := r.said.message
+	if message == "" {
+		message = string(r.body[:min(len(r.body), 2048)])
+	}
+	if !refusing.MatchString(message+" "+r.said.kind+" "+r.said.code) || tooMuch.MatchString(message) {
+		return ""
+	}
+	param := strings.TrimPrefix(r.said.param, "body.")
+	if slices.Contains(candidates, param) {
+		return param
+	}
+	found, at := "", len(message)
+	for _, name := range candidates { // inner names first
+		leaf := name[strings.LastIndexByte(name, '.')+1:]
+		i := wordIndex(message, leaf)
+		if i < 0 || i > at && found != "" {
 			continue
 		}
-		if f == "max_tokens" && isTooLong(text) {
-			continue
+		if found != "" && (strings.HasPrefix(found, name+".") || i == at) {
+			continue // the inner name says more
 		}
-		return f, true
+		found, at = name, i
 	}
-	return "", false
+	return found
 }
 
-// mentions reports whether text holds the name as a word of its own.
-func mentions(text, name string) bool {
-	for at := 0; ; {
-		i := strings.Index(text[at:], name)
+// wordIndex returns where a name stands by itself, or -1.
+func wordIndex(s, name string) int {
+	for from := 0; ; {
+		i := strings.Index(s[from:], name)
 		if i < 0 {
-			return false
+			return -1
 		}
-		start, end := at+i, at+i+len(name)
-		if (start == 0 || !wordByte(text[start-1])) && (end == len(text) || !wordByte(text[end])) {
-			return true
+		i += from
+		end := i + len(name)
+		if (i == 0 || !wordByte(s[i-1])) && (end == len(s) || !wordByte(s[end])) {
+			return i
 		}
-		at = end
+		from = i + 1
 	}
 }
 
 func wordByte(c byte) bool {
-	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// isTooLong reports whether an error is about the prompt's length.
-func isTooLong(text string) bool {
-	t := strings.ToLower(text)
-	for _, s := range []string{"context length", "context size", "context_length", "exceed_context", "maximum context", "too long", "max_model_len", "max_seq_len"} {
-		if strings.Contains(t, s) {
-			return true
+// ability is something that a scenario asks for and that a target may not have.
+type ability struct {
+	feature Feature
+	what    string
+	asked   func(Request) bool
+	named   *regexp.Regexp // in a refusal
+}
+
+// abilities is the table of what a target may not be able to do.
+func abilities() []ability {
+	media := func(kind MediaKind) func(Request) bool {
+		return func(r Request) bool {
+			for _, m := range r.Messages {
+				if slices.ContainsFunc(m.Media, func(x Media) bool { return x.Kind == kind }) {
+					return true
+				}
+			}
+			return false
 		}
 	}
-	return false
+	return []ability{
+		{
+			FeatureAudio, "audio", media(Audio),
+			regexp.MustCompile(`(?i)audio|multi-?modal|mmproj|content.?(?:part|type)|image_url|content must be a string|str type expected|string_type`),
+		},
+		{
+			FeatureVision, "images", media(Image),
+			regexp.MustCompile(`(?i)image|vision|multi-?modal|mmproj|content.?(?:part|type)|content must be a string|str type expected|string_type`),
+		},
+		{
+			FeatureTools, "tools", func(r Request) bool { return len(r.Tools) > 0 },
+			regexp.MustCompile(`(?i)tool|function`),
+		},
+		{
+			FeatureStructuredOutput, "structured output", func(r Request) bool { return r.Constraint != nil },
+			regexp.MustCompile(`(?i)response_format|structured|guided|grammar|json_schema|regex|ebnf|xgrammar|outlines|constrain`),
+		},
+	}
 }
 
-// contextLimitRE finds the limit in the messages of servers that refuse a prompt for its length.
-var contextLimitRE = regexp.MustCompile(`(?i)(?:context length|context size|context_length|n_ctx)[^0-9]{0,40}([0-9]{2,9})`)
+// unable are the words by which servers say that they cannot do something.
+var unable = regexp.MustCompile(`(?i)not support|unsupported|n[o']t (?:be )?(?:enabled|available|implemented|configured|initialized|a multimodal|permitted|allowed)|cannot (?:process|handle)|can't (?:process|handle)|requires? |at most 0|unknown|unrecogni[sz]ed|extra inputs|must be a string|expected (?:a )?str|valid string|no (?:vision|image|audio|tool|grammar|multimodal)`)
 
-// learnLimit takes the context length from an error about it, for targets whose list of models does not tell.
-func (t *Target) learnLimit(body []byte) {
-	text := string(body)
-	if !isTooLong(text) {
-		return
+// cannot returns what the target says that it cannot do, and whether it says so.
+func (r reply) cannot(req Request) (ability, bool) {
+	switch r.status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusUnsupportedMediaType, http.StatusNotImplemented,
+		http.StatusInternalServerError, http.StatusNotFound: // llama.cpp answers 500 without a projector, OpenRouter 404
+	default:
+		return ability{}, false
 	}
-	m := contextLimitRE.FindStringSubmatch(text)
-	if m == nil {
-		return
+	message := r.message()
+	if !unable.MatchString(message) {
+		return ability{}, false
 	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil || n < 16 {
-		return
+	for _, a := range abilities() {
+		media := a.feature == FeatureVision || a.feature == FeatureAudio
+		if a.asked(req) && a.named.MatchString(message) && (media || r.status != http.StatusInternalServerError) {
+			return a, true
+		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.facts.MaxModelLen == 0 {
-		t.facts.MaxModelLen, t.learntLimit = n, n
-	}
+	return ability{}, false
 }

@@ -1,51 +1,60 @@
 package engine
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// maxRetryAfter bounds how long a target can keep us away.
+// maxRetryAfter bounds how long a server can keep us away.
 const maxRetryAfter = time.Hour
 
-// retryAfter reads how long the target asks to be left alone, in each form that servers use: Retry-After in seconds
-// or as a date, retry-after-ms, and x-ratelimit-reset-* as a duration ("1m2s", "350ms") or in seconds. 0 means that
-// nothing usable was said. A limit that resets only matters if nothing of it is left.
+// retryAfter returns how long a server asks to be left alone, in any of the forms: Retry-After as seconds or as an
+// HTTP date, retry-after-ms, and the x-ratelimit-reset-* headers of OpenAI-style services. 0 means that it does not
+// ask, or asks for nonsense.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
-		return boundRetry(ms / 1000)
-	}
-	if v := strings.TrimSpace(h.Get("Retry-After")); v != "" {
-		if s, err := strconv.ParseFloat(v, 64); err == nil {
-			return boundRetry(s)
-		}
-		if at, err := http.ParseTime(v); err == nil {
-			return boundRetry(at.Sub(now).Seconds())
-		}
-	}
-	longest := time.Duration(0)
-	for _, what := range []string{"Requests", "Tokens"} {
-		if left := strings.TrimSpace(h.Get("X-Ratelimit-Remaining-" + what)); left != "" && left != "0" {
-			continue
-		}
-		v := strings.TrimSpace(h.Get("X-Ratelimit-Reset-" + what))
-		if d, err := time.ParseDuration(v); err == nil {
-			longest = max(longest, boundRetry(d.Seconds()))
-		} else if s, err := strconv.ParseFloat(v, 64); err == nil && s < 1e8 { // larger: a Unix time, which no server documents
-			longest = max(longest, boundRetry(s))
+	for _, d := range []time.Duration{
+		milliseconds(h.Get("Retry-After-Ms")),
+		secondsOrDate(h.Get("Retry-After"), now),
+		// The longer of the two, since both limits must have been reset.
+		max(span(h.Get("X-Ratelimit-Reset-Requests")), span(h.Get("X-Ratelimit-Reset-Tokens"))),
+	} {
+		if d > 0 {
+			return min(d, maxRetryAfter)
 		}
 	}
-	return longest
+	return 0
 }
 
-func boundRetry(seconds float64) time.Duration {
-	if !(seconds > 0) {
+func milliseconds(s string) time.Duration { return scaledDuration(s, time.Millisecond) }
+
+func secondsOrDate(s string, now time.Time) time.Duration {
+	if d := scaledDuration(s, time.Second); d > 0 {
+		return d
+	}
+	if at, err := http.ParseTime(strings.TrimSpace(s)); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}
+
+// span reads "1m2s", "350ms" and plain seconds.
+func span(s string) time.Duration {
+	if d, err := time.ParseDuration(strings.TrimSpace(s)); err == nil {
+		return max(d, 0)
+	}
+	return scaledDuration(s, time.Second)
+}
+
+func scaledDuration(s string, unit time.Duration) time.Duration {
+	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil || math.IsNaN(f) || f <= 0 {
 		return 0
 	}
-	if seconds >= maxRetryAfter.Seconds() {
+	if f *= float64(unit); f >= float64(math.MaxInt64) {
 		return maxRetryAfter
 	}
-	return time.Duration(seconds * float64(time.Second))
+	return time.Duration(f)
 }

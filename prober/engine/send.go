@@ -2,327 +2,244 @@ package engine
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"time"
 
 	"github.com/go-kit/log/level"
-	"github.com/valyala/fastjson"
 
 	"github.com/llmcanary/llm_canary_exporter/config"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
-	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-// Send sends one request and measures its answer. It does not fail: what went wrong is in the answer. A request
-// whose optional field is refused is sent again without it; the answer is that of the last one sent, with the
-// anomaly field_dropped.
+// RequestIDPrefix begins the X-Request-Id of every request, so that a server's log tells canaries from users.
+const RequestIDPrefix = "llm-canary-"
+
+// Send sends one request and measures the answer. It never fails otherwise than in the answer.
+//
+// A request goes out again in two cases, both of which the answer shows: without an optional field that the target
+// refuses (field_dropped), and on a fresh connection when a kept one had been closed (retried). The figures are those
+// of the last one that went out; the total deadline holds for all of them together.
 func (t *Target) Send(ctx context.Context, r Request, timeouts config.Timeouts) Answer {
-	f := t.Facts()
-	protocol, err := LookupProtocol(f.Protocol)
-	if err != nil {
-		return failedAnswer(r, time.Now(), failf(result.ReasonInternal, "%v", err))
-	}
-	var odd []result.Anomaly
-	for dropped, retried := 0, false; ; {
-		refused := t.refused()
-		body, header, err := protocol.Encode(r, f, refused)
-		if err != nil {
-			return failedAnswer(r, time.Now(), failf(result.ReasonInternal, "cannot write the request: %v", err))
+	began := time.Now()
+	var carried anomalies
+	for dropped := 0; ; {
+		x := t.exchange(r, timeouts)
+		x.anomalies |= carried
+		if x.prepare() {
+			x.run(ctx, time.Duration(timeouts.Timeout)-time.Since(began))
 		}
-		a := t.newAttempt(ctx, r, f, protocol, timeouts)
-		answer := a.run(body, header)
-		answer.Anomalies = append(odd, answer.Anomalies...)
-		field, is := refusedField(answer.HTTPStatus, a.errorBody, body, refused)
 		switch {
-		case is && dropped < maxRefusals:
+		case x.stale && carried&retried == 0:
+			t.client.CloseIdleConnections()
+			carried |= retried
+			continue
+		case dropped < maxRefusals && ctx.Err() == nil && x.dropRefused():
 			dropped++
-			t.refuse(field)
-			level.Info(t.logger).Log("msg", "the target does not take an optional field: it is left out from now on", "field", field)
-			if dropped == 1 {
-				odd = append(odd, result.AnomalyFieldDropped)
-			}
-		case a.stale && !retried:
-			retried = true
-			odd = append(odd, result.AnomalyRetried)
-		default:
-			return answer
+			carried |= fieldDropped
+			continue
 		}
+		x.learn()
+		return x.answer()
 	}
 }
 
-func failedAnswer(r Request, start time.Time, f *failure) Answer {
-	return Answer{Request: result.Request{
-		Variant: r.Variant, StartTime: start, Outcome: result.Failure, Reason: f.reason, Detail: f.detail,
-	}}
-}
-
-// attempt is one request on the wire.
-type attempt struct {
-	t        *Target
-	r        Request
-	facts    Facts
-	protocol Protocol
+// exchange is one request on the wire and its answer.
+type exchange struct {
+	target   *Target
+	request  Request
 	timeouts config.Timeouts
+	protocol Protocol
+	wire     Wire
+	body     *Body
+	payload  []byte
+	path     string
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	trace  requestTrace
-	acc    *Accumulator
+	id, traceID, spanID string
+	start               time.Time
+	trace               connTrace
+	dog                 *watchdog
+	acc                 *Accumulator
+	arrivals            arrivals
 
-	firstToken, stall *time.Timer
-	stalled           *failure
-
-	errorBody []byte
-	stale     bool
-	whole     bool // the stream ended by itself, by [DONE] or by its last event
-	dropped   bool // it ended inside an event
+	status     int
+	reply      *reply // an answer that is no stream
+	outcome    result.Outcome
+	verdict    verdict
+	stale      bool // a kept connection had been closed before a byte came
+	anomalies  anomalies
+	askedUsage bool
 }
 
-func (t *Target) newAttempt(ctx context.Context, r Request, f Facts, p Protocol, timeouts config.Timeouts) *attempt {
-	a := &attempt{t: t, r: r, facts: f, protocol: p, timeouts: timeouts}
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	a.stalled = failf(result.ReasonTimeoutStall, "no more output for %s", timeouts.StallTimeout)
-	return a
-}
-
-// run sends the request and reads the answer to its end.
-func (a *attempt) run(body []byte, header http.Header) Answer {
-	defer a.cancel(nil)
-	id, traceID, parent := newIDs()
-	start := time.Now()
-	a.acc = newAccumulator(start, 2*a.r.MaxTokens)
-	answer := Answer{Request: result.Request{Variant: a.r.Variant, ID: id, StartTime: start, TraceID: traceID}}
-	failed := a.exchange(body, header, &answer, id, parent)
-	a.report(&answer, failed)
-	return answer
-}
-
-// exchange does the I/O. It returns what failed, or nil.
-func (a *attempt) exchange(body []byte, header http.Header, answer *Answer, id, parent string) *failure {
-	connect := a.deadline(time.Duration(a.timeouts.ConnectTimeout), result.ReasonTimeoutConnect, "the connection did not stand after %s")
-	total := a.deadline(time.Duration(a.timeouts.Timeout), result.ReasonTimeoutTotal, "the answer was not complete after %s")
-	a.firstToken = a.deadline(time.Duration(a.timeouts.FirstTokenTimeout), result.ReasonTimeoutFirstToken, "no output after %s")
-	defer stop(connect, total, a.firstToken)
-	a.trace.onReady, a.trace.find = func() { stop(connect) }, a.t.conns.find
-
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(a.ctx, a.trace.hooks()), http.MethodPost, a.t.url(a.protocol.Path(a.facts)), bytes.NewReader(body))
-	if err != nil {
-		return failf(result.ReasonInternal, "cannot make the request: %v", redact(err))
+func (t *Target) exchange(r Request, timeouts config.Timeouts) *exchange {
+	x := &exchange{
+		target: t, request: r, timeouts: timeouts, acc: NewAccumulator(r.MaxTokens), arrivals: newArrivals(),
+		wire: Wire{Facts: t.Facts(), APIVersion: t.config.APIVersion}, outcome: result.Failure, start: time.Now(),
 	}
-	req.GetBody = nil // without it the transport sends nothing twice by itself
-	a.t.setCommon(req.Header)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream, application/x-ndjson, application/json")
-	req.Header.Set("X-Request-Id", id)
-	req.Header.Set("Traceparent", parent)
-	for k, v := range header {
-		req.Header[k] = v
+	id := randomBytes(24)
+	x.traceID, x.spanID = hex.EncodeToString(id[:16]), hex.EncodeToString(id[16:])
+	x.id = RequestIDPrefix + x.traceID[:16]
+	return x
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // it never fails
+	return b
+}
+
+// prepare writes the request, before its time begins. It returns false when that cannot be done.
+func (x *exchange) prepare() bool {
+	protocol, ok := LookupProtocol(x.wire.Protocol)
+	switch {
+	case !ok:
+		x.verdict = verdict{result.ReasonInternal, fmt.Sprintf("protocol %q is unknown", x.wire.Protocol)}
+		return false
+	case x.request.MaxTokens <= 0:
+		x.verdict = verdict{result.ReasonInternal, "a request without an output limit is never sent"}
+		return false
 	}
-	resp, err := a.t.client.Do(req)
+	x.protocol, x.path = protocol, protocol.Path(x.wire)
+	x.body = newBody(x.target.refusedFields())
+	err := protocol.Encode(x.request, x.wire, x.body)
+	var unsupported *UnsupportedError
+	if errors.As(err, &unsupported) {
+		x.outcome, x.verdict = result.Unsupported, verdict{result.ReasonNone, unsupported.Error()}
+		return false
+	}
+	if err == nil {
+		x.payload, err = x.body.encode()
+	}
 	if err != nil {
-		f := classify(a.ctx, err, a.trace.progress(false))
-		a.stale = f.reason == result.ReasonConnectionReset && a.trace.stale()
-		return f
+		x.verdict = verdict{result.ReasonInternal, err.Error()}
+		return false
+	}
+	x.askedUsage = x.body.usage
+	return true
+}
+
+// run sends the request and reads the answer. left is what remains of the total deadline.
+func (x *exchange) run(parent context.Context, left time.Duration) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	req, err := x.newRequest(ctx)
+	if err != nil {
+		x.verdict = verdict{result.ReasonInternal, err.Error()}
+		return
+	}
+	// The hooks may be called as soon as the request is under way: the watchdog comes first.
+	x.start = time.Now()
+	x.dog = newWatchdog(cancel, x.start, x.timeouts, left)
+	defer x.dog.stop()
+	x.trace.onConn = x.dog.connected
+
+	resp, err := x.target.client.Do(req)
+	if err != nil {
+		s := x.trace.seen()
+		x.stale = s.reused && !s.byte && context.Cause(ctx) == nil && (isEOF(err) || isReset(err, s))
+		x.verdict = judgeError(ctx, err, s)
+		return
 	}
 	defer resp.Body.Close()
-	answer.HTTPStatus = resp.StatusCode
-	if resp.StatusCode != http.StatusOK {
-		return a.errorAnswer(resp, answer)
+	x.status = resp.StatusCode
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		x.refused(resp)
+		return
 	}
-	return a.readStream(resp)
+	x.read(ctx, cancel, resp)
 }
 
-// deadline ends the request after d with a reason of its own; no d, no deadline.
-func (a *attempt) deadline(d time.Duration, reason result.Reason, format string) *time.Timer {
-	if d <= 0 {
-		return nil
-	}
-	return time.AfterFunc(d, func() { a.cancel(failf(reason, format, d)) })
-}
-
-func stop(timers ...*time.Timer) {
-	for _, t := range timers {
-		if t != nil {
-			t.Stop()
-		}
-	}
-}
-
-// errorAnswer reads an answer that is no 200.
-func (a *attempt) errorAnswer(resp *http.Response, answer *Answer) *failure {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if err != nil && a.ctx.Err() != nil {
-		return classify(a.ctx, err, a.trace.progress(true))
-	}
-	a.errorBody = body
-	a.t.learnLimit(body)
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
-		answer.RetryAfter = retryAfter(resp.Header, a.t.now())
-	}
-	return statusFailure(resp.StatusCode, resp.Header, body)
-}
-
-// readStream finds out what the body is and reads its events.
-func (a *attempt) readStream(resp *http.Response) *failure {
-	var body io.Reader = resp.Body
-	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
-	case "", "identity":
-	case "gzip":
-		a.acc.Anomaly(result.AnomalyCompressed)
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return a.bodyFailure(err)
-		}
-		body = z
-	default:
-		return failf(result.ReasonNotAStream, "the answer is compressed (Content-Encoding %s) although that was not asked for", short([]byte(encoding)))
-	}
-	contentType := resp.Header.Get("Content-Type")
-	options := stream.Options{Arrival: a.trace.arrivals()}
-	d := stream.NewSSE(body, options)
-	format, err := d.Sniff(contentType)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return a.bodyFailure(err)
-	}
-	if d.Stats().Bytes == 0 {
-		return failf(result.ReasonEmptyOutput, "HTTP 200 with an empty body")
-	}
-	switch format {
-	case stream.FormatSSE:
-		return a.readEvents(d)
-	case stream.FormatNDJSON:
-		return a.readEvents(stream.NewNDJSON(d.Rest(), options))
-	case stream.FormatJSON:
-		return a.document(d.Rest())
-	case stream.FormatHTML:
-		return failf(result.ReasonNotAStream, "the answer is an HTML page: a login or error page of something before the server?")
-	case stream.FormatUndecided, stream.FormatOther:
-	}
-	return failf(result.ReasonNotAStream, "the answer is no event stream (Content-Type %q)", short([]byte(contentType)))
-}
-
-// document reads a body that is one JSON document: an error with status 200, or an answer that was not streamed.
-func (a *attempt) document(body io.Reader) *failure {
-	b, err := io.ReadAll(io.LimitReader(body, maxErrorBody))
+func (x *exchange) newRequest(ctx context.Context) (*http.Request, error) {
+	ctx = httptrace.WithClientTrace(ctx, x.trace.hooks())
+	// The reader is hidden: with a known one net/http would make GetBody, and then send again by itself.
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.target.base+x.path, io.NopCloser(bytes.NewReader(x.payload)))
 	if err != nil {
-		return a.bodyFailure(err)
+		return nil, err
 	}
-	if v, err := fastjson.ParseBytes(b); err == nil && v.Type() == fastjson.TypeObject && v.Exists("error") {
-		return failf(result.ReasonStreamError, "an error with status 200: %s", errorMessage(v))
+	req.ContentLength = int64(len(x.payload))
+	if x.target.config.HTTPClient.FollowRedirects {
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.payload)), nil }
 	}
-	return failf(result.ReasonNotAStream, "the answer came as one JSON document, not as a stream: does something between drop stream:true?")
+	x.target.addHeaders(req.Header)
+	for name, values := range x.body.Header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", acceptOf(x.protocol))
+	req.Header.Set("Accept-Encoding", "identity")
+	req.Header.Set("X-Request-Id", x.id)
+	req.Header.Set("Traceparent", "00-"+x.traceID+"-"+x.spanID+"-01")
+	return req, nil
 }
 
-// readEvents reads the events of a stream until it ends, fails or goes over its limits.
-func (a *attempt) readEvents(d *stream.Decoder) *failure {
-	parser, json := a.protocol.Parser(), fastjson.Parser{}
-	defer func() {
-		stop(a.stall)
-		a.dropped = d.Truncated()
-	}()
-	for {
-		ev, err := d.Next()
-		if err != nil {
-			return a.streamEnd(err)
+// refused takes an answer whose status is no success.
+func (x *exchange) refused(resp *http.Response) {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // what came of it says enough
+	r := newReply(resp.StatusCode, resp.Header, body)
+	x.reply = &r
+	x.verdict = r.judge(x.wire, x.path)
+}
+
+// dropRefused remembers an optional field that the target refused, and reports whether to send again.
+func (x *exchange) dropRefused() bool {
+	if x.reply == nil || x.outcome != result.Failure {
+		return false
+	}
+	field := x.reply.refusedField(x.body.candidates())
+	if field == "" {
+		return x.tryCompletions()
+	}
+	why := x.redactor().clean(x.reply.message())
+	x.target.refuse(field, why)
+	_ = level.Info(x.target.logger).Log("msg", "the target refuses an optional field, which is left out from now on",
+		"target", x.target.config.Name, "field", field, "said", why)
+	return true
+}
+
+// tryCompletions turns to /v1/completions when a model has no chat template and the config leaves the choice to us.
+func (x *exchange) tryCompletions() bool {
+	if x.wire.Protocol != "openai_chat" || notAuto(x.target.config.Protocol) != "" || len(x.request.Tools) > 0 ||
+		!strings.Contains(strings.ToLower(x.reply.message()), "chat template") {
+		return false
+	}
+	x.target.mu.Lock()
+	x.target.facts.Protocol = "openai_completions"
+	x.target.memory.notes["protocol"] = "openai_completions: the model has no chat template"
+	x.target.mu.Unlock()
+	return true
+}
+
+// learn remembers what the answer taught about the target, and turns a refusal of an ability into "unsupported".
+func (x *exchange) learn() {
+	if x.reply != nil && x.outcome == result.Failure {
+		if a, yes := x.reply.cannot(x.request); yes {
+			said := x.redactor().clean(x.reply.message())
+			x.target.notice(a.feature, false, said)
+			x.outcome, x.verdict = result.Unsupported, verdict{result.ReasonNone, fmt.Sprintf("the target does not take %s: %s", a.what, said)}
 		}
-		if a.stall != nil {
-			a.stall.Reset(time.Duration(a.timeouts.StallTimeout))
-		}
-		if ev.Nonstandard {
-			a.acc.Anomaly(result.AnomalyNonstandardFraming)
-		}
-		if ev.Unterminated {
-			a.acc.Anomaly(result.AnomalyUnterminated)
-		}
-		switch ev.Kind {
-		case stream.Comment:
-			continue
-		case stream.Done:
-			a.acc.done, a.whole = true, true
-			return nil
-		case stream.Message, stream.BareJSON:
-		}
-		if f := a.event(ev, parser, &json); f != nil {
-			return f
-		}
-		if a.acc.failed || a.acc.ended {
-			a.whole = true
-			return nil
+		return
+	}
+	if x.outcome != result.Success {
+		return
+	}
+	if x.acc.usage.Cached >= 0 || x.acc.told.Cached >= 0 {
+		x.target.notice(FeatureCachedTokens, true, "usage told them")
+	}
+	if x.acc.line.Exact() {
+		x.target.notice(FeatureChunkTokens, true, "each chunk told its tokens")
+	}
+	for _, a := range abilities() {
+		if a.asked(x.request) {
+			x.target.notice(a.feature, true, "a request with "+a.what+" was taken")
 		}
 	}
 }
 
-// event folds one event into the answer.
-func (a *attempt) event(ev stream.Event, parser Parser, json *fastjson.Parser) *failure {
-	v, err := json.ParseBytes(ev.Data)
-	if string(ev.Name) == "error" && (err != nil || v.Type() != fastjson.TypeObject) {
-		a.acc.Fail("the server sent an error event: " + short(ev.Data))
-		return nil
-	}
-	if err != nil || v.Type() != fastjson.TypeObject {
-		return failf(result.ReasonMalformedStream, "an event is no JSON object: %s", short(clipBytes(ev.Data, 80)))
-	}
-	a.acc.begin()
-	if err := parser.Event(ev, v, a.acc); err != nil {
-		return failf(result.ReasonMalformedStream, "%v", err)
-	}
-	if string(ev.Name) == "error" && !a.acc.failed {
-		a.acc.Fail(errorMessage(v))
-	}
-	if !a.acc.end(ev.At, ev.Lag, ev.Clock) {
-		return nil
-	}
-	if a.stall == nil {
-		stop(a.firstToken)
-		if d := time.Duration(a.timeouts.StallTimeout); d > 0 {
-			a.stall = time.AfterFunc(d, func() { a.cancel(a.stalled) })
-		}
-	}
-	return a.overLimit()
-}
-
-const (
-	tokenSlack = 16 // some servers count the end token, or overshoot by a speculative step
-	chunkSlack = 64
-)
-
-// overLimit stops an answer that does not keep to max_tokens: a server that ignores it would never end.
-func (a *attempt) overLimit() *failure {
-	limit := a.r.MaxTokens
-	if (a.acc.told && a.acc.tokens > limit+tokenSlack) || len(a.acc.timeline.Chunks) > 2*limit+chunkSlack {
-		a.acc.Anomaly(result.AnomalyLimitIgnored)
-		return failf(result.ReasonResponseTooLarge, "more than max_tokens=%d came: the server ignores the limit; the answer was cut off", limit)
-	}
-	return nil
-}
-
-// streamEnd judges the error that the body ended with.
-func (a *attempt) streamEnd(err error) *failure {
-	if errors.Is(err, io.EOF) {
-		a.whole = true
-		return nil
-	}
-	f := a.bodyFailure(err)
-	switch f.reason {
-	case result.ReasonTimeoutStall, result.ReasonTruncated, result.ReasonConnectionReset:
-		// The answer is complete: the server only did not end the stream as it should.
-		if a.acc.finish != "" {
-			return nil
-		}
-	}
-	if f.reason == result.ReasonConnectionReset {
-		return failf(result.ReasonConnectionReset, "the connection was reset in the middle of the answer")
-	}
-	return f
-}
-
-func (a *attempt) bodyFailure(err error) *failure {
-	return classify(a.ctx, err, a.trace.progress(true))
-}
-
-func clipBytes(b []byte, n int) []byte { return b[:min(len(b), n)] }
+func (x *exchange) redactor() redactor { return redactorOf(x.request, x.trace.seen().secrets) }

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
-	"net"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,123 +11,135 @@ import (
 	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-// requestTrace notes when the parts of a request before its answer happened. net/http calls it from goroutines of
-// its own.
-type requestTrace struct {
-	onReady func()                      // the connection stands
-	find    func(net.Conn) *stream.Conn // the stamped connection below net/http's
+// connTrace notes when the phases of a request began and ended. net/http calls it from several goroutines, and may
+// still do so after the request has failed.
+type connTrace struct {
+	onConn func() // called when a connection is ready
 
-	mu                        sync.Mutex
-	dnsStart, dnsDone         time.Time
-	connectStart, connectDone time.Time
-	tlsStart, tlsDone         time.Time
-	gotConn, wrote, firstByte time.Time
-	reused                    bool
-	conn                      *stream.Conn
+	mu        sync.Mutex
+	dns       phase
+	connect   phase
+	tls       phase
+	conn      time.Time // the connection was ready
+	sent      time.Time // the last byte of the request was written
+	firstByte time.Time // of the response
+	reused    bool
+	stamped   *stream.Conn
+	secrets   []string // values of headers that hold credentials, as they were sent
 }
 
-func (t *requestTrace) hooks() *httptrace.ClientTrace {
-	set := func(to *time.Time) {
-		now := time.Now()
-		t.mu.Lock()
-		if to.IsZero() {
-			*to = now
-		}
-		t.mu.Unlock()
-	}
-	return &httptrace.ClientTrace{
-		DNSStart:     func(httptrace.DNSStartInfo) { set(&t.dnsStart) },
-		DNSDone:      func(httptrace.DNSDoneInfo) { set(&t.dnsDone) },
-		ConnectStart: func(string, string) { set(&t.connectStart) },
-		ConnectDone: func(_, _ string, err error) { // several addresses may be tried
-			if err == nil {
-				set(&t.connectDone)
-			}
-		},
-		TLSHandshakeStart: func() { set(&t.tlsStart) },
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
-			if err == nil {
-				set(&t.tlsDone)
-			}
-		},
-		GotConn: func(i httptrace.GotConnInfo) {
-			set(&t.gotConn)
-			t.mu.Lock()
-			t.reused, t.conn = i.Reused, t.find(i.Conn)
-			t.mu.Unlock()
-			t.onReady()
-		},
-		WroteRequest: func(i httptrace.WroteRequestInfo) {
-			if i.Err == nil {
-				set(&t.wrote)
-			}
-		},
-		GotFirstResponseByte: t.responded,
-	}
-}
+type phase struct{ from, to time.Time }
 
-// responded takes the kernel's time of the first byte, not that of this call.
-func (t *requestTrace) responded() {
-	now := time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conn != nil {
-		now = t.conn.LastArrival().At
-	}
-	t.firstByte = now
-}
-
-func (t *requestTrace) progress(answered bool) progress {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ready := !t.gotConn.IsZero()
-	return progress{connected: ready || !t.connectDone.IsZero(), ready: ready, answered: answered}
-}
-
-// phases returns the parts that happened.
-func (t *requestTrace) phases() (result.Phases, *bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	span := func(from, to time.Time) *float64 {
-		if from.IsZero() || to.IsZero() || to.Before(from) {
-			return nil
-		}
-		return result.Ptr(to.Sub(from).Seconds())
-	}
-	p := result.Phases{Send: span(t.gotConn, t.wrote), Headers: span(t.wrote, t.firstByte)}
-	if t.gotConn.IsZero() || !t.reused {
-		p.DNS, p.Connect, p.TLS = span(t.dnsStart, t.dnsDone), span(t.connectStart, t.connectDone), span(t.tlsStart, t.tlsDone)
-	}
-	if t.gotConn.IsZero() {
-		return p, nil
-	}
-	return p, result.Ptr(t.reused)
-}
-
-// arrivals returns where the arrival times of the body come from.
-func (t *requestTrace) arrivals() func() stream.Arrival {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conn == nil {
+func (p phase) seconds() *float64 {
+	if p.from.IsZero() || p.to.IsZero() {
 		return nil
 	}
-	return t.conn.LastArrival
+	return result.Ptr(max(p.to.Sub(p.from), 0).Seconds())
 }
 
-// stale reports whether the request failed on a kept connection that the server had closed meanwhile.
-func (t *requestTrace) stale() bool {
+func (t *connTrace) lock(f func(now time.Time)) {
+	now := time.Now()
+	t.mu.Lock()
+	f(now)
+	t.mu.Unlock()
+}
+
+// hooks returns what net/http calls. With several addresses, attempts run at the same time: a phase goes from its
+// first start to its last end.
+func (t *connTrace) hooks() *httptrace.ClientTrace {
+	first := func(at *time.Time) {
+		t.lock(func(now time.Time) {
+			if at.IsZero() {
+				*at = now
+			}
+		})
+	}
+	return &httptrace.ClientTrace{
+		DNSStart:          func(httptrace.DNSStartInfo) { first(&t.dns.from) },
+		DNSDone:           func(httptrace.DNSDoneInfo) { t.lock(func(now time.Time) { t.dns.to = now }) },
+		ConnectStart:      func(string, string) { first(&t.connect.from) },
+		TLSHandshakeStart: func() { first(&t.tls.from) },
+		ConnectDone: func(_, _ string, err error) {
+			t.lock(func(now time.Time) {
+				if err == nil {
+					t.connect.to = now
+				}
+			})
+		},
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			t.lock(func(now time.Time) {
+				if err == nil {
+					t.tls.to = now
+				}
+			})
+		},
+		GotConn: func(info httptrace.GotConnInfo) {
+			t.lock(func(now time.Time) {
+				t.conn, t.reused, t.stamped = now, info.Reused, stampedConn(info.Conn)
+			})
+			t.onConn()
+		},
+		WroteHeaderField: func(name string, values []string) {
+			if holdsCredentials(name) {
+				t.lock(func(time.Time) { t.secrets = append(t.secrets, words(values)...) })
+			}
+		},
+		WroteRequest: func(httptrace.WroteRequestInfo) { t.lock(func(now time.Time) { t.sent = now }) },
+		GotFirstResponseByte: func() {
+			t.lock(func(now time.Time) {
+				t.firstByte = now
+				if t.stamped != nil {
+					if a := t.stamped.LastArrival(); a.Clock == stream.ClockKernel && a.At.Before(now) {
+						t.firstByte = a.At
+					}
+				}
+			})
+		},
+	}
+}
+
+// holdsCredentials reports whether a header's value may be a secret: all of them but those that we write ourselves.
+func holdsCredentials(name string) bool {
+	switch strings.ToLower(name) {
+	case "host", "user-agent", "content-length", "content-type", "accept", "accept-encoding", "connection",
+		"transfer-encoding", "x-request-id", "traceparent", "anthropic-version", "x-litellm-num-retries",
+		":method", ":path", ":scheme", ":authority":
+		return false
+	}
+	return true
+}
+
+func words(values []string) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, strings.Fields(v)...)
+	}
+	return out
+}
+
+// seen is what a trace has noted up to a moment.
+type seen struct {
+	phases                  result.Phases
+	connected, reused, byte bool
+	resolving, shaking      bool // the phase that the request stands in, before it is connected
+	sent                    time.Time
+	stamped                 *stream.Conn
+	secrets                 []string
+}
+
+func (t *connTrace) seen() seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.reused && t.firstByte.IsZero()
-}
-
-// RequestIDPrefix marks the canary's requests in the logs of servers.
-const RequestIDPrefix = "llm-canary-"
-
-func newIDs() (requestID, traceID, traceparent string) {
-	var b [40]byte
-	_, _ = rand.Read(b[:]) // never fails
-	requestID = RequestIDPrefix + hex.EncodeToString(b[:16])
-	traceID = hex.EncodeToString(b[16:32])
-	return requestID, traceID, "00-" + traceID + "-" + hex.EncodeToString(b[32:40]) + "-01"
+	s := seen{
+		connected: !t.conn.IsZero(), reused: t.reused, byte: !t.firstByte.IsZero(),
+		resolving: !t.dns.from.IsZero() && t.dns.to.IsZero(),
+		shaking:   !t.tls.from.IsZero() && t.tls.to.IsZero(),
+		sent:      t.sent, stamped: t.stamped, secrets: append([]string(nil), t.secrets...),
+	}
+	if !t.reused {
+		s.phases = result.Phases{DNS: t.dns.seconds(), Connect: t.connect.seconds(), TLS: t.tls.seconds()}
+	}
+	s.phases.Send = phase{t.conn, t.sent}.seconds()
+	s.phases.Headers = phase{t.sent, t.firstByte}.seconds()
+	return s
 }
