@@ -144,9 +144,11 @@ func TestReasons(t *testing.T) {
 			}
 		}, ReasonTooLarge},
 		{"redirect to nowhere", status(302), ReasonRedirect},
-		{"redirect to itself", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/metrics", 307) }, ReasonRedirect},
+		{"redirect to itself", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/metrics", http.StatusTemporaryRedirect)
+		}, ReasonRedirect},
 		{"redirect to another host", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://user:geheim@127.0.0.2:1/metrics?key=geheim", 302)
+			http.Redirect(w, r, "http://user:geheim@127.0.0.2:1/metrics?key=geheim", http.StatusFound)
 		}, ReasonRedirect},
 		{"broken off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
@@ -247,7 +249,7 @@ func TestRedirectKeepsAuthorization(t *testing.T) {
 
 	other := newSite(t, map[string]http.HandlerFunc{"/metrics": text(vllmPage)})
 	away := newSite(t, map[string]http.HandlerFunc{"/metrics": func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1)+"/metrics", 302)
+		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1)+"/metrics", http.StatusFound)
 	}})
 	r = NewReader(ReaderOptions{Base: away.URL, Client: c, Hint: Hint{Engine: "litellm"}})
 	if _, err := r.ReadNow(t.Context()); reasonOf(err) != ReasonRedirect || len(other.paths) != 0 {
