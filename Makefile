@@ -96,8 +96,9 @@ fuzz: check-go ## run every fuzz target for FUZZTIME each (default 1m)
 e2e: build ## run scripts/e2e/*.sh against the built binary
 	scripts/e2e.sh
 
-docs: check-go ## regenerate the generated docs (go generate)
+docs: check-go ## regenerate the generated docs (go generate) and the dashboards
 	$(GO) generate $(PKGS)
+	cd dashboards/gen && CGO_ENABLED=0 $(GO) run -mod=mod .
 
 clean: ## remove what was built, the tools included
 	rm -rf bin dist .tools coverage.out

@@ -6,6 +6,8 @@ import (
 	"strings"
 )
 
+//go:generate go test . -run Docs -update
+
 // Document returns the metric reference in Markdown: what is generated into docs/metrics.md. Metrics of other
 // packages that are described in the same form can be appended with DocumentGroup.
 func Document() string {

@@ -106,7 +106,7 @@ func TestDaemonThroughAnOutage(t *testing.T) {
 		breakIt(t, engine, x.fault)
 		d.awaitAtLeast(1, "probe_failures_total", "target", "t", "reason", x.reason)
 		samples := d.awaitAtLeast(1, "time_to_first_token_seconds", "target", "t")
-		d.awaitAtLeast(3, "probe_failures_total", "target", "t", "reason", x.reason)
+		d.awaitAtLeast(2, "probe_failures_total", "target", "t", "reason", x.reason)
 		m := d.metrics()
 		if now, _ := m.value("time_to_first_token_seconds", "target", "t"); now != samples {
 			t.Errorf("%s: %v samples of the time to the first token, %v before", x.fault, now, samples)
@@ -140,8 +140,8 @@ func breakIt(t *testing.T, engine *sim.Server, faults ...string) {
 func TestDaemonBacksOff(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ fault, reason string }{
-		{"status=429;retry_after=4", "http_429"},
-		{"status=503;retry_after=4", "http_503"},
+		{"status=429;retry_after=3", "http_429"},
+		{"status=503;retry_after=3", "http_503"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -156,8 +156,8 @@ func TestDaemonBacksOff(t *testing.T) {
 			if len(records) < 2 {
 				t.Fatalf("%d requests", len(records))
 			}
-			if pause := records[1].Received.Sub(refused); pause < 4*time.Second {
-				t.Errorf("the next request came after %s, the target had asked for 4 s", pause)
+			if pause := records[1].Received.Sub(refused); pause < 3*time.Second {
+				t.Errorf("the next request came after %s, the target had asked for 3 s", pause)
 			}
 			if v, _ := d.metrics().value("probe_failures_total", "target", "t", "reason", c.reason); v != 1 {
 				t.Errorf("%v failures: skipped ticks are no failures", v)

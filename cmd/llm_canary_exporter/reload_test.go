@@ -41,7 +41,7 @@ func TestReload(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			config := file(t, "c.yml", steadyConfig(a, b))
 			d := startDaemon(t, config, "--web.enable-lifecycle")
-			counted := d.awaitAtLeast(2, "probes_total", "target", "a", "scenario", "steady")
+			counted := d.awaitAtLeast(1, "probes_total", "target", "a", "scenario", "steady")
 			samples, _ := d.metrics().value("time_to_first_token_seconds", "target", "a", "scenario", "steady")
 			d.awaitAtLeast(1, "probes_total", "target", "b", "scenario", "second")
 
@@ -138,7 +138,7 @@ func TestReloadBroken(t *testing.T) {
 	hangup(t)
 	d.awaitValue(0, "config_last_reload_successful")
 	was, _ := d.metrics().value("probes_total", "target", "a", "scenario", "steady")
-	d.awaitAtLeast(was+2, "probes_total", "target", "a", "scenario", "steady")
+	d.awaitAtLeast(was+1, "probes_total", "target", "a", "scenario", "steady")
 	if status, _ := d.get("/-/ready"); status != http.StatusOK {
 		t.Errorf("/-/ready has status %d", status)
 	}
@@ -183,7 +183,10 @@ func TestManyReloads(t *testing.T) {
 		if status, body := d.reload(); status != http.StatusOK {
 			t.Fatalf("reload %d: status %d: %s", i, status, body)
 		}
-		if v, _ := d.metrics().value("probes_total", "target", "a", "scenario", "steady"); i >= 99 && v >= began+2 {
+		if i < 99 {
+			continue
+		}
+		if v, _ := d.metrics().value("probes_total", "target", "a", "scenario", "steady"); v >= began+2 {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +9,6 @@ import (
 )
 
 //go:generate go test . -run TestDocs -update
-
-var updateDocs = flag.Bool("update", false, "write the list of metrics in docs/gpu.md anew")
 
 // The list of metrics in docs/gpu.md is that of the code.
 func TestDocs(t *testing.T) {
@@ -32,7 +29,7 @@ func TestDocs(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %v | %s | %s |\n", f.Name, f.Type, strings.Join(f.Labels, ", "), strings.ReplaceAll(f.Help, "|", "\\|"))
 	}
 	current := before + begin + "\n\n" + table.String() + "\n" + end + after
-	if *updateDocs {
+	if *update {
 		if err := os.WriteFile(page, []byte(current), 0o644); err != nil {
 			t.Fatal(err)
 		}

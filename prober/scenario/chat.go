@@ -71,7 +71,7 @@ func (s chat) Run(ctx context.Context, env *Env) Report {
 		Seed:      seed(env.Rand),
 	}
 	isolate(env, 0, &r)
-	a := env.Send(ctx, r)
+	a := sendCold(ctx, env, r)
 	return Report{Requests: []result.Request{a.Request}, Values: rateValues(a)}
 }
 

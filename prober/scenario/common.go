@@ -1,10 +1,12 @@
 package scenario
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/llmcanary/llm_canary_exporter/config"
@@ -41,6 +43,16 @@ func isolate(env *Env, i int, r *engine.Request) {
 	n := nonce(env, i)
 	r.Messages[0].Text = n + "\n" + r.Messages[0].Text
 	r.CacheSalt = "llm-canary-" + n
+}
+
+// sendCold sends a request that isolate has set apart. What it shares with others is the chat template: more cached
+// tokens than that can have mean that the figures are not those of a cold prompt.
+func sendCold(ctx context.Context, env *Env, r engine.Request) engine.Answer {
+	a := env.Send(ctx, r)
+	if c := a.CachedPromptTokens; c != nil && *c > templateTokens {
+		a.Anomalies = append(slices.Clone(a.Anomalies), result.AnomalyDirtyCold)
+	}
+	return a
 }
 
 func messages(turns []dataset.Turn) []engine.Message {

@@ -67,7 +67,7 @@ func (s decode) Run(ctx context.Context, env *Env) Report {
 		Seed:      seed(env.Rand),
 	}
 	isolate(env, 0, &r)
-	a := env.Send(ctx, r)
+	a := sendCold(ctx, env, r)
 	rep := Report{Requests: []result.Request{a.Request}, Values: rateValues(a)}
 	if c, judged := s.check(env.Facts, a); judged {
 		rep.Checks = append(rep.Checks, c)

@@ -207,7 +207,7 @@ func (r *prefillRun) send(ctx context.Context, variant string, words int) engine
 	}
 	isolate(r.env, r.sent, &q)
 	r.sent++
-	a := r.env.Send(ctx, q)
+	a := sendCold(ctx, r.env, q)
 	r.rep.Requests = append(r.rep.Requests, a.Request)
 	if ok(a) && a.PromptTokens != nil {
 		r.env.Sizer.Learn(words, *a.PromptTokens)
