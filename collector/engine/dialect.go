@@ -3,6 +3,7 @@ package enginemetrics
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -57,15 +58,14 @@ func dialects() []dialect {
 	}
 }
 
-// Dialects returns the names of the dialects that are known.
+// Dialects returns the names of the dialects that are known, sorted.
 func Dialects() []string {
 	var out []string
 	for _, d := range dialects() {
-		if len(out) == 0 || out[len(out)-1] != d.name {
-			out = append(out, d.name)
-		}
+		out = append(out, d.name)
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Detect returns the name of the page's dialect, empty if there is none. The dialect is a matter of names: several

@@ -66,7 +66,7 @@ type Reading struct {
 	At     time.Time // when the request for the page was sent
 	URL    string    // without userinfo and query
 	Report Report
-	Epoch  uint64 // grows when the engine's counters began anew: counters of two epochs have no difference
+	Epoch  uint64 // grows when counters began anew or became those of another model: between two epochs there is no difference
 }
 
 // State is what is known of a target's metrics at a moment. It is a copy.
@@ -96,6 +96,7 @@ type Reader struct {
 	state   State
 	started time.Time // when the last finished read started
 	failing int       // reads in a row that failed
+	epoch   uint64    // of the counters
 	boosts  int
 	page    string          // the URL that works; empty: to be found
 	never   map[string]bool // pages that turned out to be emptied by reading
@@ -392,11 +393,14 @@ func (r *Reader) success(got attempt) (lines []line) {
 	if got.hint.Engine == s.Hint.Engine {
 		r.page = got.url
 	}
-	if s.Last != nil && restarted(s.Last.Normalised, got.n) {
+	if s.Last != nil && s.Last.Model != got.n.Model {
+		r.epoch++ // figures of other models: no restart, and no difference either
+	} else if s.Last != nil && restarted(s.Last.Normalised, got.n) {
+		r.epoch++
 		s.Resets++
 		lines = append(lines, line{level.Info, []any{"msg", "the engine's counters began anew", "url", shown(got.url)}})
 	}
-	s.Last = &Reading{Normalised: got.n, At: got.at, URL: shown(got.url), Report: got.report, Epoch: s.Resets}
+	s.Last = &Reading{Normalised: got.n, At: got.at, URL: shown(got.url), Report: got.report, Epoch: r.epoch}
 	r.window.add(got.at, got.n.KVCacheUsage)
 	if missing := fmt.Sprint(got.n.Missing); len(got.n.Missing) > 0 {
 		return append(lines, r.say("missing "+missing, level.Warn,

@@ -395,6 +395,25 @@ func TestResets(t *testing.T) {
 	}
 }
 
+// That the target's model becomes known makes counters fall on a page of several models, and is no restart.
+func TestModelBecomesKnown(t *testing.T) {
+	page := "litellm_input_tokens_metric_total{model=\"a\"} 30\nlitellm_input_tokens_metric_total{model=\"b\"} 70\n"
+	s := newSite(t, map[string]http.HandlerFunc{"/metrics": text(page)})
+	r := NewReader(ReaderOptions{Base: s.URL, Client: client(t), Hint: Hint{Engine: "litellm"}})
+	before, err := r.ReadNow(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetHint(Hint{Engine: "litellm", Model: "a"})
+	after, err := r.ReadNow(t.Context())
+	if err != nil || *before.PromptTokens != 100 || *after.PromptTokens != 30 {
+		t.Fatalf("%s, then %s, %v", show(before.PromptTokens), show(after.PromptTokens), err)
+	}
+	if d := Counters(before, after); d.Get(PromptTokens) != nil || r.State().Resets != 0 {
+		t.Errorf("%+v, %d resets", d, r.State().Resets)
+	}
+}
+
 func TestReadNowIsShared(t *testing.T) {
 	release := make(chan struct{})
 	s := newSite(t, map[string]http.HandlerFunc{"/metrics": func(w http.ResponseWriter, r *http.Request) {
