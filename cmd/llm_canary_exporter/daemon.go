@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -95,6 +96,7 @@ func serveDaemon(ctx context.Context, f *flags, o options, logger log.Logger, sl
 		return usage(err)
 	}
 	level.Info(logger).Log("msg", "starting", "version", version.Version, "revision", version.GetRevision(), "targets", len(cfg.Targets))
+	d.logPlan(cfg)
 	for _, l := range listeners {
 		o.listening("web", l.Addr())
 	}
@@ -193,6 +195,17 @@ func (d *daemon) close() {
 	if d.engines != nil {
 		d.engines.close()
 	}
+}
+
+// logPlan says in one line what will be probed and what it costs.
+func (d *daemon) logPlan(cfg *config.Config) {
+	plan, err := d.prober.Plan(cfg)
+	if err != nil {
+		return // the prober has taken the same configuration: it would have refused it
+	}
+	level.Info(d.logger).Log("msg", "will probe", "targets", len(plan.Targets), "scenarios", len(plan.Pairs),
+		"probes_per_day", math.Round(plan.Total.ProbesPerDay), "prompt_tokens_per_day", math.Round(plan.Total.Expected.PromptPerDay),
+		"output_tokens_per_day", math.Round(plan.Total.Expected.OutputPerDay))
 }
 
 func (d *daemon) handler(f *flags, registry *prometheus.Registry) http.Handler {
