@@ -3,18 +3,22 @@
 package config
 
 import (
-	"time"
+	"cmp"
 
 	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
 )
 
 // Config is a whole, validated configuration with all defaults filled in.
 type Config struct {
-	Global     Global     `yaml:"global"`
-	Scenarios  []Scenario `yaml:"scenarios"` // configured ones and built-in ones, names unique
-	Targets    []Target   `yaml:"targets"`   // names unique
-	ProbeAllow []string   `yaml:"probe_allow,omitempty"`
+	Global    Global     `yaml:"global"`
+	Scenarios []Scenario `yaml:"scenarios"` // configured ones and built-in ones, names unique
+	Targets   []Target   `yaml:"targets"`   // names unique
+
+	file string     // for errors
+	root *yaml.Node // of the file, for the lines of errors; nil without a file
+	own  int        // how many of Scenarios are the file's own
 }
 
 // Global holds what applies to every target and scenario.
@@ -24,7 +28,6 @@ type Global struct {
 	MaxConcurrentProbes          int            `yaml:"max_concurrent_probes"`
 	MaxConcurrentProbesPerTarget int            `yaml:"max_concurrent_probes_per_target"`
 	Histograms                   Histograms     `yaml:"histograms"`
-	StateDir                     string         `yaml:"state_dir,omitempty"`
 	ShutdownGrace                model.Duration `yaml:"shutdown_grace"`
 	Seed                         uint64         `yaml:"seed"` // prompts are a function of (seed, target, scenario, probe number); 0 = drawn at start
 }
@@ -65,10 +68,13 @@ type Target struct {
 	URL       string   `yaml:"url"` // base URL, no trailing slash, no userinfo
 	Scenarios []string `yaml:"scenarios,omitempty"`
 	Require   []string `yaml:"require,omitempty"`
-	Model     string   `yaml:"model"`    // "auto" or a name
-	Protocol  string   `yaml:"protocol"` // "auto" or a name
-	Engine    string   `yaml:"engine"`   // "auto" or a name
+	Model     string   `yaml:"model"`               // "auto" or a name
+	Protocol  string   `yaml:"protocol"`            // "auto" or a name
+	Engine    string   `yaml:"engine"`              // "auto" or a name
+	GPU       string   `yaml:"gpu"`                 // auto, local or off
+	GPUUUIDs  []string `yaml:"gpu_uuids,omitempty"` // the GPUs that serve it; empty: all of the host
 	Price     Price    `yaml:"price,omitempty"`
+	KeepAlive bool     `yaml:"keep_alive,omitempty"` // use a connection again; by default every request has a fresh one
 
 	HTTPClient promconfig.HTTPClientConfig `yaml:",inline"`
 }
@@ -81,6 +87,12 @@ type Price struct {
 
 // Auto is the value of a setting that is found out from the target.
 const Auto = "auto"
+
+// The values of a target's gpu besides auto, which means local for a target on a loopback address and off for others.
+const (
+	GPULocal = "local" // this host's GPUs serve it
+	GPUOff   = "off"
+)
 
 // Scenario returns the scenario of that name, or nil.
 func (c *Config) Scenario(name string) *Scenario {
@@ -102,21 +114,15 @@ func (c *Config) Target(name string) *Target {
 	return nil
 }
 
-// Effective returns the timeouts of a scenario: its own where it has them, else the global ones.
+// Effective returns the timeouts of a scenario: its own where it has them, else the global ones, none of them longer
+// than the whole request may take.
 func (g Global) Effective(s Timeouts) Timeouts {
-	pick := func(own, global model.Duration) model.Duration {
-		if own > 0 {
-			return own
-		}
-		return global
-	}
+	total := cmp.Or(s.Timeout, g.Timeout)
+	pick := func(own, global model.Duration) model.Duration { return min(cmp.Or(own, global), total) }
 	return Timeouts{
-		Timeout:           pick(s.Timeout, g.Timeout),
+		Timeout:           total,
 		ConnectTimeout:    pick(s.ConnectTimeout, g.ConnectTimeout),
 		FirstTokenTimeout: pick(s.FirstTokenTimeout, g.FirstTokenTimeout),
 		StallTimeout:      pick(s.StallTimeout, g.StallTimeout),
 	}
 }
-
-// Seconds returns d as time.Duration; a shorthand for callers that do arithmetic.
-func Seconds(d model.Duration) time.Duration { return time.Duration(d) }

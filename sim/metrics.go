@@ -2,7 +2,9 @@ package sim
 
 import (
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -49,69 +51,217 @@ type dialect struct {
 
 // dialects is the table of metric names; another server's is one more row.
 func dialects() map[string]dialect {
+	model := func(c Config) prometheus.Labels { return prometheus.Labels{"model_name": c.Model} }
+	engine := func(c Config) prometheus.Labels { return prometheus.Labels{"model_name": c.Model, "engine": "0"} }
+	bare := func(Config) prometheus.Labels { return nil }
 	return map[string]dialect{
-		"vllm": {
-			labels:     func(c Config) prometheus.Labels { return prometheus.Labels{"model_name": c.Model, "engine": "0"} },
-			rows:       vllmRows,
-			histograms: vllmHistograms(),
+		"vllm":     {labels: engine, rows: vllmRows, histograms: vllmHistograms()},
+		"sglang":   {labels: model, rows: sglangRows, histograms: latencyHistograms("sglang:", histTTFT, histITL, histE2E)},
+		"lmdeploy": {labels: engine, rows: lmdeployRows, histograms: latencyHistograms("lmdeploy:", histTTFT, histE2E, histQueue)},
+		"trtllm":   {labels: model, rows: trtllmRows, histograms: latencyHistograms("trtllm_", histTTFT, histE2E, histQueue)},
+		"tgi":      {labels: bare, rows: tgiRows, histograms: tgiHistograms()},
+		"llamacpp": {labels: bare, rows: llamacppRows},
+		"triton": {
+			labels: func(Config) prometheus.Labels { return prometheus.Labels{"model": "tensorrt_llm", "version": "1"} },
+			rows:   tritonRows,
+		},
+		"dynamo": {
+			labels:     func(c Config) prometheus.Labels { return prometheus.Labels{"model": c.Model} },
+			rows:       dynamoRows,
+			histograms: dynamoHistograms(),
 		},
 	}
 }
 
+// What dialects name: figures of the engine.
+func running(s Stats) float64          { return float64(s.Running) }
+func waiting(s Stats) float64          { return float64(s.Waiting) }
+func kvUsage(s Stats) float64          { return float64(s.BlocksUsed) / float64(s.Blocks) }
+func promptTokens(s Stats) float64     { return float64(s.PromptTokens) }
+func cachedTokens(s Stats) float64     { return float64(s.CachedTokens) }
+func computedTokens(s Stats) float64   { return float64(s.PromptTokens - s.CachedTokens) }
+func generationTokens(s Stats) float64 { return float64(s.GenerationTokens) }
+func preemptions(s Stats) float64      { return float64(s.Preemptions) }
+func drafts(s Stats) float64           { return float64(s.Spec.Drafts) }
+func draftTokens(s Stats) float64      { return float64(s.Spec.DraftTokens) }
+func acceptedTokens(s Stats) float64   { return float64(s.Spec.AcceptedTokens) }
+
+// none is what a simulated engine never has any of.
+func none(Stats) float64 { return 0 }
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// labels makes a set of labels of names and values in turn.
+func labels(kv ...string) prometheus.Labels {
+	out := prometheus.Labels{}
+	for i := 0; i < len(kv); i += 2 {
+		out[kv[i]] = kv[i+1]
+	}
+	return out
+}
+
+// sglangRows are the names of SGLang 0.5 with one scheduler, which has labels of its own.
+func sglangRows(c Config) []metricRow {
+	rank := labels("engine_type", "unified", "tp_rank", "0", "pp_rank", "0", "moe_ep_rank", "0")
+	rows := []metricRow{
+		{"sglang:num_running_reqs", "Requests in the batch.", gauge, rank, running},
+		{"sglang:num_queue_reqs", "Requests in the queue.", gauge, rank, waiting},
+		{"sglang:num_grammar_queue_reqs", "Requests that wait for a grammar.", gauge, rank, none},
+		{"sglang:token_usage", "Share of the token pool in use.", gauge, rank, kvUsage},
+		{"sglang:cache_hit_rate", "Hit rate of the last batch.", gauge, rank, none},
+		{"sglang:num_retracted_requests_total", "Retracted requests.", counter, rank, preemptions},
+		{"sglang:prompt_tokens_total", "Prompt tokens, cached ones included.", counter, nil, promptTokens},
+		{"sglang:cached_tokens_total", "Cached prompt tokens.", counter, labels("cache_source", "device"), cachedTokens},
+		{"sglang:generation_tokens_total", "Tokens generated.", counter, nil, generationTokens},
+	}
+	if c.drafts() > 0 {
+		rows = append(rows, metricRow{"sglang:spec_verify_calls_total", "Verify steps.", counter, rank, drafts})
+	}
+	return rows
+}
+
+// lmdeployRows are the names of LMDeploy 0.16.
+func lmdeployRows(c Config) []metricRow {
+	rows := []metricRow{
+		{"lmdeploy:num_requests_running", "Requests in the batch.", gauge, nil, running},
+		{"lmdeploy:num_requests_waiting", "Requests in the queue.", gauge, nil, waiting},
+		{"lmdeploy:num_api_requests_waiting", "Requests that wait in the API server.", gauge, nil, none},
+		{"lmdeploy:gpu_cache_usage_perc", "Share of the KV blocks in use.", gauge, nil, kvUsage},
+		{"lmdeploy:prompt_tokens_total", "Prompt tokens, cached ones included.", counter, nil, promptTokens},
+		{"lmdeploy:cached_tokens_total", "Cached prompt tokens.", counter, nil, cachedTokens},
+		{"lmdeploy:generation_tokens_total", "Tokens generated.", counter, nil, generationTokens},
+	}
+	return append(rows, speculation(c, "lmdeploy:")...)
+}
+
+// trtllmRows are the names of trtllm-serve since its metrics have a prefix.
+func trtllmRows(c Config) []metricRow {
+	rows := []metricRow{
+		{"trtllm_num_requests_running", "Requests in the batch.", gauge, nil, running},
+		{"trtllm_num_requests_waiting", "Requests in the queue.", gauge, nil, waiting},
+		{"trtllm_kv_cache_utilization", "Share of the KV blocks in use.", gauge, nil, kvUsage},
+		{"trtllm_prompt_tokens_total", "Prompt tokens, cached ones included.", counter, nil, promptTokens},
+		{"trtllm_prompt_cached_tokens_total", "Cached prompt tokens.", counter, nil, cachedTokens},
+		{"trtllm_generation_tokens_total", "Tokens generated.", counter, nil, generationTokens},
+	}
+	if c.drafts() > 0 {
+		rows = append(rows,
+			metricRow{"trtllm_spec_decode_num_draft_tokens_total", "Draft tokens verified.", counter, nil, draftTokens},
+			metricRow{"trtllm_spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", counter, nil, acceptedTokens},
+		)
+	}
+	return rows
+}
+
+// llamacppRows are the names of llama-server of August 2026, which tells speculation even where there is none.
+func llamacppRows(Config) []metricRow {
+	return []metricRow{
+		{"llamacpp:requests_processing", "Requests in slots.", gauge, nil, running},
+		{"llamacpp:requests_deferred", "Requests without a slot.", gauge, nil, waiting},
+		{"llamacpp:prompt_tokens_total", "Prompt tokens computed.", counter, nil, computedTokens},
+		{"llamacpp:prompt_tokens_cached_total", "Prompt tokens taken from the cache.", counter, nil, cachedTokens},
+		{"llamacpp:tokens_predicted_total", "Tokens generated.", counter, nil, generationTokens},
+		{"llamacpp:spec_decode_num_drafts_total", "Drafts verified.", counter, nil, drafts},
+		{"llamacpp:spec_decode_num_draft_tokens_total", "Draft tokens verified.", counter, nil, draftTokens},
+		{"llamacpp:spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", counter, nil, acceptedTokens},
+	}
+}
+
+// tgiRows are the names of Text Generation Inference; the tokens are sums of histograms.
+func tgiRows(c Config) []metricRow {
+	rows := []metricRow{
+		{"tgi_batch_current_size", "Requests in the batch.", gauge, nil, running},
+		{"tgi_queue_size", "Requests in the queue.", gauge, nil, waiting},
+		{"tgi_request_success", "Requests that succeeded.", counter, nil, func(s Stats) float64 { return float64(s.Finished["stop"] + s.Finished["length"]) }},
+	}
+	if c.drafts() > 0 {
+		rows = append(rows,
+			metricRow{"tgi_request_skipped_tokens_sum", "Extra tokens of decode steps.", counter, nil, acceptedTokens},
+			metricRow{"tgi_request_skipped_tokens_count", "Decode steps.", counter, nil, drafts},
+		)
+	}
+	return rows
+}
+
+// tritonRows are the names of Triton's TensorRT-LLM backend.
+func tritonRows(Config) []metricRow {
+	const requests, blocks = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
+	request := func(kind string) prometheus.Labels { return labels("request_type", kind) }
+	block := func(kind string) prometheus.Labels { return labels("kv_cache_block_type", kind) }
+	return []metricRow{
+		{requests, "Requests by state.", gauge, request("scheduled"), running},
+		{requests, "Requests by state.", gauge, request("waiting"), waiting},
+		{requests, "Requests by state.", gauge, request("active"), func(s Stats) float64 { return running(s) + waiting(s) }},
+		{blocks, "KV blocks by state.", gauge, block("fraction"), kvUsage},
+		{blocks, "KV blocks by state.", gauge, block("used"), func(s Stats) float64 { return float64(s.BlocksUsed) }},
+		{blocks, "KV blocks by state.", gauge, block("max"), func(s Stats) float64 { return float64(s.Blocks) }},
+		{"nv_inference_pending_request_count", "Requests before execution.", gauge, nil, waiting},
+	}
+}
+
+// dynamoRows are the names of Dynamo's frontend with one worker.
+func dynamoRows(Config) []metricRow {
+	return []metricRow{
+		{"dynamo_frontend_active_requests", "Requests in flight.", gauge, nil, func(s Stats) float64 { return running(s) + waiting(s) }},
+		{"dynamo_frontend_queued_requests", "Requests before their first token.", gauge, nil, waiting},
+		{"dynamo_frontend_output_tokens_total", "Tokens generated.", counter, nil, generationTokens},
+		{"dynamo_frontend_cached_tokens_sum", "Cached prompt tokens.", counter, nil, cachedTokens},
+		{"dynamo_frontend_model_total_kv_blocks", "KV blocks of a worker.", gauge, nil, func(s Stats) float64 { return float64(s.Blocks) }},
+		{"dynamo_frontend_worker_active_decode_blocks", "KV blocks in use.", gauge, labels("worker_id", "1", "dp_rank", "0"), func(s Stats) float64 { return float64(s.BlocksUsed) }},
+	}
+}
+
+// speculation are the rows that vLLM and its relatives have while they speculate.
+func speculation(c Config, prefix string) []metricRow {
+	if c.drafts() == 0 {
+		return nil
+	}
+	rows := []metricRow{
+		{prefix + "spec_decode_num_drafts_total", "Drafts verified.", counter, nil, drafts},
+		{prefix + "spec_decode_num_draft_tokens_total", "Draft tokens verified.", counter, nil, draftTokens},
+		{prefix + "spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", counter, nil, acceptedTokens},
+	}
+	for i := range c.drafts() {
+		rows = append(rows, metricRow{
+			prefix + "spec_decode_num_accepted_tokens_per_pos_total", "Draft tokens accepted by position.", counter,
+			labels("position", strconv.Itoa(i)), func(s Stats) float64 { return float64(s.SpecAcceptedPerPosition[i]) },
+		})
+	}
+	return rows
+}
+
 // vllmRows are the names of vLLM's V1 engine as exposed (with _total).
 func vllmRows(c Config) []metricRow {
-	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
-	l := func(kv ...string) prometheus.Labels {
-		out := prometheus.Labels{}
-		for i := 0; i < len(kv); i += 2 {
-			out[kv[i]] = kv[i+1]
-		}
-		return out
-	}
-	count := func(f func(Stats) int) func(Stats) float64 {
-		return func(s Stats) float64 { return float64(f(s)) }
-	}
 	finished := func(reason string) func(Stats) float64 {
 		return func(s Stats) float64 { return float64(s.Finished[reason]) }
 	}
 	rows := []metricRow{
-		{"vllm:num_requests_running", "Requests in the batch.", gauge, nil, count(func(s Stats) int { return s.Running })},
-		{"vllm:num_requests_waiting", "Requests waiting for the batch.", gauge, nil, count(func(s Stats) int { return s.Waiting })},
-		{"vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 1 is all.", gauge, nil, func(s Stats) float64 { return float64(s.BlocksUsed) / float64(s.Blocks) }},
-		{"vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", counter, nil, count(func(s Stats) int { return s.PrefixQueryTokens })},
-		{"vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", counter, nil, count(func(s Stats) int { return s.PrefixHitTokens })},
-		{"vllm:prompt_tokens_total", "Prompt tokens of prefilled requests, cached ones included.", counter, nil, count(func(s Stats) int { return s.PromptTokens })},
-		{"vllm:prompt_tokens_cached_total", "Prompt tokens of prefilled requests that came from a cache.", counter, nil, count(func(s Stats) int { return s.CachedTokens })},
-		{"vllm:prompt_tokens_by_source_total", "Prompt tokens by where they came from.", counter, l("source", "local_compute"), count(func(s Stats) int { return s.PromptTokens - s.CachedTokens })},
-		{"vllm:prompt_tokens_by_source_total", "Prompt tokens by where they came from.", counter, l("source", "local_cache_hit"), count(func(s Stats) int { return s.CachedTokens })},
-		{"vllm:prompt_tokens_by_source_total", "Prompt tokens by where they came from.", counter, l("source", "external_kv_transfer"), func(Stats) float64 { return 0 }},
-		{"vllm:generation_tokens_total", "Tokens generated.", counter, nil, count(func(s Stats) int { return s.GenerationTokens })},
-		{"vllm:num_preemptions_total", "Preempted requests.", counter, nil, count(func(s Stats) int { return s.Preemptions })},
+		{"vllm:num_requests_running", "Requests in the batch.", gauge, nil, running},
+		{"vllm:num_requests_waiting", "Requests waiting for the batch.", gauge, nil, waiting},
+		{"vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 1 is all.", gauge, nil, kvUsage},
+		{"vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", counter, nil, func(s Stats) float64 { return float64(s.PrefixQueryTokens) }},
+		{"vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", counter, nil, func(s Stats) float64 { return float64(s.PrefixHitTokens) }},
+		{"vllm:prompt_tokens_total", "Prompt tokens of prefilled requests, cached ones included.", counter, nil, promptTokens},
+		{"vllm:prompt_tokens_cached_total", "Prompt tokens of prefilled requests that came from a cache.", counter, nil, cachedTokens},
+		{"vllm:prompt_tokens_by_source_total", "Prompt tokens by where they came from.", counter, labels("source", "local_compute"), computedTokens},
+		{"vllm:prompt_tokens_by_source_total", "Prompt tokens by where they came from.", counter, labels("source", "local_cache_hit"), cachedTokens},
+		{"vllm:prompt_tokens_by_source_total", "Prompt tokens by where they came from.", counter, labels("source", "external_kv_transfer"), none},
+		{"vllm:generation_tokens_total", "Tokens generated.", counter, nil, generationTokens},
+		{"vllm:num_preemptions_total", "Preempted requests.", counter, nil, preemptions},
 	}
 	for _, reason := range []string{"stop", "length", "abort", "error", "repetition"} {
-		rows = append(rows, metricRow{"vllm:request_success_total", "Finished requests.", counter, l("finished_reason", reason), finished(reason)})
+		rows = append(rows, metricRow{"vllm:request_success_total", "Finished requests.", counter, labels("finished_reason", reason), finished(reason)})
 	}
 	rows = append(rows, metricRow{
 		"vllm:cache_config_info", "Configuration of the KV cache.", gauge,
-		l("block_size", strconv.Itoa(c.BlockSize), "num_gpu_blocks", strconv.Itoa(c.Blocks), "cache_dtype", "auto",
+		labels("block_size", strconv.Itoa(c.BlockSize), "num_gpu_blocks", strconv.Itoa(c.Blocks), "cache_dtype", "auto",
 			"enable_prefix_caching", map[bool]string{true: "True", false: "False"}[c.PrefixCache], "gpu_memory_utilization", "0.9"),
 		func(Stats) float64 { return 1 },
 	})
-	if c.drafts() == 0 {
-		return rows
-	}
-	rows = append(rows,
-		metricRow{"vllm:spec_decode_num_drafts_total", "Drafts verified.", counter, nil, count(func(s Stats) int { return s.Spec.Drafts })},
-		metricRow{"vllm:spec_decode_num_draft_tokens_total", "Draft tokens verified.", counter, nil, count(func(s Stats) int { return s.Spec.DraftTokens })},
-		metricRow{"vllm:spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", counter, nil, count(func(s Stats) int { return s.Spec.AcceptedTokens })},
-	)
-	for i := range c.drafts() {
-		rows = append(rows, metricRow{
-			"vllm:spec_decode_num_accepted_tokens_per_pos_total", "Draft tokens accepted by position.", counter,
-			l("position", strconv.Itoa(i)), count(func(s Stats) int { return s.SpecAcceptedPerPosition[i] }),
-		})
-	}
-	return rows
+	return append(rows, speculation(c, "vllm:")...)
 }
 
 func vllmHistograms() []histogramRow {
@@ -133,6 +283,37 @@ func vllmHistograms() []histogramRow {
 		{histGenerationTokens, "vllm:request_generation_tokens", "Tokens generated for a request.", tokens},
 		{histIterationTokens, "vllm:iteration_tokens_total", "Tokens of one step.", iteration},
 	}
+}
+
+// latencyHistograms are what vLLM's relatives call the same histograms.
+func latencyHistograms(prefix string, keys ...histogramKey) []histogramRow {
+	var out []histogramRow
+	for _, h := range vllmHistograms() {
+		if slices.Contains(keys, h.key) {
+			h.name = prefix + strings.TrimPrefix(h.name, "vllm:")
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func tgiHistograms() []histogramRow {
+	buckets := prometheus.ExponentialBuckets(0.00015, 1.5, 35)
+	tokens := []float64{20, 100, 512, 1024, 4096}
+	return []histogramRow{
+		{histE2E, "tgi_request_duration", "Arrival to finish, in seconds.", buckets},
+		{histQueue, "tgi_request_queue_duration", "Arrival to first scheduling, in seconds.", buckets},
+		{histPromptTokens, "tgi_request_input_length", "Prompt tokens of a request.", tokens},
+		{histGenerationTokens, "tgi_request_generated_tokens", "Tokens generated for a request.", tokens},
+	}
+}
+
+func dynamoHistograms() []histogramRow {
+	tokens := []float64{0, 50, 100, 500, 1000, 5000, 10000}
+	return append(latencyHistograms("dynamo_frontend_", histTTFT, histITL),
+		histogramRow{histPromptTokens, "dynamo_frontend_input_sequence_tokens", "Prompt tokens of a request.", tokens},
+		histogramRow{histGenerationTokens, "dynamo_frontend_output_sequence_tokens", "Tokens generated for a request.", tokens},
+	)
 }
 
 // metrics exposes one dialect; it is a prometheus.Collector whose counters and

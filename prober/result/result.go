@@ -66,12 +66,14 @@ const (
 	SkipUnsupported SkipReason = "unsupported" // the target cannot do it; tried again rarely
 	SkipBackoff     SkipReason = "backoff"     // the target asked for a pause (429, 503)
 	SkipShutdown    SkipReason = "shutdown"    // the daemon is stopping
+	SkipMissed      SkipReason = "missed"      // the daemon did not run when ticks were due (suspended, starved); once for all of them
 )
 
 // SkipReasons returns every reason for which a tick is skipped.
 func SkipReasons() []SkipReason {
 	return []SkipReason{
 		SkipOverlap, SkipConcurrency, SkipBudget, SkipGuard, SkipUnsupported, SkipBackoff, SkipShutdown,
+		SkipMissed,
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/llmcanary/llm_canary_exporter/config"
 	"github.com/llmcanary/llm_canary_exporter/prober/engine"
 	"github.com/llmcanary/llm_canary_exporter/prober/result"
@@ -45,6 +47,12 @@ type Cost struct {
 	Concurrency  int // requests at the same time
 }
 
+// Forecaster is implemented by scenarios whose probes usually cost less than their worst case.
+type Forecaster interface {
+	// Expected is what one probe usually sends to a target of which f is known.
+	Expected(f engine.Facts) Cost
+}
+
 // Report is what a run of a scenario found. Failed requests make the probe fail by themselves; Failure is for
 // what no single request or check tells.
 type Report struct {
@@ -72,11 +80,18 @@ type Sizer interface {
 	Learn(words, tokens int)
 }
 
+// Tokenizer counts the tokens of a text, without a chat template, as the target's own tokenizer does.
+type Tokenizer interface {
+	// CountTokens returns the count, and false where the target does not count for us.
+	CountTokens(ctx context.Context, text string) (int, bool)
+}
+
 // Env is what a run gets: the target, and what is fixed for this one probe.
 type Env struct {
 	Sender
 	Facts  engine.Facts
-	Sizer  Sizer
+	Sizer  Sizer      // of this scenario on this target: what it learns is about prompts of one frame
+	Tokens Tokenizer  // nil where nobody counts
 	Rand   *rand.Rand // a function of (seed, target, scenario, probe number) alone; not safe for concurrent use
 	Number uint64     // of the probe on this target and scenario, from 0
 	Nonce  string     // fresh for every probe and process: never repeats, whatever the seed
@@ -84,7 +99,11 @@ type Env struct {
 
 // Types returns the table of scenario types: a new type is one file and one line here.
 func Types() []Type {
-	return []Type{}
+	return []Type{
+		chatType(),
+		prefillType(),
+		decodeType(),
+	}
 }
 
 // Lookup returns the type of that name.
@@ -95,4 +114,13 @@ func Lookup(name string) (Type, bool) {
 		}
 	}
 	return Type{}, false
+}
+
+// Builtin returns the scenarios that exist without being configured: one for each type, under the type's name.
+func Builtin() []config.Scenario {
+	var out []config.Scenario
+	for _, t := range Types() {
+		out = append(out, config.Scenario{Name: t.Name, Type: t.Name, Interval: model.Duration(t.Interval)})
+	}
+	return out
 }

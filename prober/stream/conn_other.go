@@ -2,14 +2,10 @@
 
 package stream
 
-import (
-	"io"
-	"net"
-	"time"
-)
+import "net"
 
-// kernelReader returns nil: this platform gives no receive times.
-func kernelReader(*net.TCPConn) func([]byte) (int, time.Time, error) { return nil }
+// newStampedReader returns nil: only Linux is known to stamp the packets of a TCP stream.
+func newStampedReader(net.Conn) stampedReader { return nil }
 
-// KeepStamps does nothing: this platform gives no receive times.
-func KeepStamps() (io.Closer, error) { return io.NopCloser(nil), nil }
+// HoldKernelStamps does nothing on this system; see its documentation on Linux.
+func HoldKernelStamps() (release func(), err error) { return func() {}, nil }

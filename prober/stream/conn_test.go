@@ -1,320 +1,282 @@
 package stream
 
 import (
-	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httptrace"
 	"os"
-	"runtime"
-	"sync"
-	"syscall"
+	"slices"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
-// stamping keeps the kernel's stamps on, and waits until they are.
-func stamping(t *testing.T) {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("no kernel stamps on this platform")
-	}
-	k, err := KeepStamps()
-	if err != nil {
-		t.Skipf("this kernel gives no stamps: %v", err)
-	}
-	t.Cleanup(func() { k.Close() })
-	buf := make([]byte, 1)
-	for range 200 {
-		c, s := pair(t)
-		_, _ = s.Write([]byte("x"))
-		_, _ = c.Read(buf)
-		if c.LastArrival().Clock == ClockKernel {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatal("the kernel does not stamp")
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func pair(t *testing.T) (client *Conn, server *net.TCPConn) {
+// tcpPair returns the two ends of a TCP connection over loopback.
+func tcpPair(t testing.TB) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
+	defer func() { _ = l.Close() }()
+	client, err = net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := l.Accept()
+	server, err = l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close(); s.Close() })
-	return NewConn(c), s.(*net.TCPConn)
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	return client, server
 }
 
-// The bytes wait in the socket for a known time before they are read. The arrival is when they came, and the lag
-// is at least what they waited.
-func TestArrivalIsTheKernels(t *testing.T) {
-	stamping(t)
-	c, s := pair(t)
-	const wait = 60 * time.Millisecond
-	buf := make([]byte, 16)
-	for range 3 {
-		before := time.Now()
-		if _, err := s.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		after := time.Now()
-		time.Sleep(wait)
-		if _, err := c.Read(buf); err != nil {
-			t.Fatal(err)
-		}
-		a := c.LastArrival()
-		if a.Clock != ClockKernel {
-			t.Fatalf("clock %s", a.Clock)
-		}
-		if a.Lag < wait {
-			t.Errorf("lag %v, but the bytes waited %v", a.Lag, wait)
-		}
-		// Loopback delivers within the write; the wall clock may be slewed a little meanwhile.
-		if a.At.Before(before.Add(-5*time.Millisecond)) || a.At.After(after.Add(5*time.Millisecond)) {
-			t.Errorf("arrived %v after the write began and %v before it ended", a.At.Sub(before), after.Sub(a.At))
-		}
+// resetPeer makes the other end see a reset.
+func resetPeer(t testing.TB, c net.Conn) {
+	t.Helper()
+	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
 	}
-	if b, n := c.Received(); b != 3 || n != 3 {
-		t.Errorf("%d bytes in %d reads", b, n)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// One read over several segments has the stamp of the last of them.
-func TestReadOverSegments(t *testing.T) {
-	stamping(t)
-	c, s := pair(t)
-	_, _ = s.Write([]byte("first"))
-	time.Sleep(30 * time.Millisecond)
-	before := time.Now()
-	_, _ = s.Write([]byte("second"))
-	time.Sleep(30 * time.Millisecond)
-	buf := make([]byte, 64)
-	n, err := c.Read(buf)
-	if err != nil || n != len("firstsecond") {
-		t.Skipf("read %d bytes, %v: the kernel did not gather", n, err)
+func quantile(d []time.Duration, q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
 	}
-	if a := c.LastArrival(); a.At.Before(before.Add(-5 * time.Millisecond)) {
-		t.Errorf("stamp of an earlier segment: %v before the last write", before.Sub(a.At))
-	}
+	d = slices.Sorted(slices.Values(d))
+	return d[int(q*float64(len(d)-1))]
 }
 
-// net.Conn's contract: end, reset, deadlines, closing while a read waits.
-func TestConnEnds(t *testing.T) {
-	buf := make([]byte, 16)
-	t.Run("end", func(t *testing.T) {
-		c, s := pair(t)
-		s.Close()
-		if n, err := c.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
-			t.Fatalf("%d, %v", n, err)
-		}
+func native64(v int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(v)) }
+func native32(v int32) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(v)) }
+
+// eachConn runs a test over TCP and over a connection that is no TCP, which has the user clock.
+func eachConn(t *testing.T, test func(t *testing.T, c *Conn, peer net.Conn)) {
+	t.Helper()
+	t.Run("tcp", func(t *testing.T) {
+		client, server := tcpPair(t)
+		test(t, NewConn(client), server)
 	})
-	t.Run("half close", func(t *testing.T) {
-		c, s := pair(t)
-		_, _ = s.Write([]byte("ab"))
-		_ = s.CloseWrite()
-		if b, err := io.ReadAll(c); err != nil || string(b) != "ab" {
-			t.Fatalf("%q, %v", b, err)
-		}
-		if _, err := c.Write([]byte("x")); err != nil {
+	t.Run("pipe", func(t *testing.T) {
+		client, server := net.Pipe()
+		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+		test(t, NewConn(client), server)
+	})
+}
+
+func TestConnDeadline(t *testing.T) {
+	eachConn(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		if err := c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-	})
-	t.Run("reset", func(t *testing.T) {
-		c, s := pair(t)
-		_ = s.SetLinger(0)
-		s.Close()
-		_, err := c.Read(buf)
-		var op *net.OpError
-		if !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) {
-			t.Fatalf("%v", err)
+		n, err := c.Read(make([]byte, 1))
+		var timeout net.Error
+		if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Fatalf("got %d, %v, want a timeout", n, err)
+		}
+		if !c.LastArrival().At.IsZero() {
+			t.Error("a read without bytes has an arrival")
+		}
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = peer.Write([]byte("x")) }()
+		if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+			t.Errorf("after the deadline was lifted: %d, %v", n, err)
 		}
 	})
-	t.Run("deadline", func(t *testing.T) {
-		c, _ := pair(t)
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-		_, err := c.Read(buf)
-		var ne net.Error
-		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &ne) || !ne.Timeout() {
-			t.Fatalf("%v", err)
-		}
-		_ = c.SetReadDeadline(time.Time{})
-	})
-	t.Run("close while reading", func(t *testing.T) {
-		c, _ := pair(t)
+}
+
+func TestConnCloseWhileReading(t *testing.T) {
+	eachConn(t, func(t *testing.T, c *Conn, _ net.Conn) {
 		done := make(chan error)
-		go func() { _, err := c.Read(buf); done <- err }()
-		time.AfterFunc(10*time.Millisecond, func() { c.Close() })
-		if err := <-done; !errors.Is(err, net.ErrClosed) {
-			t.Fatalf("%v", err)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			done <- err
+		}()
+		time.AfterFunc(5*time.Millisecond, func() { _ = c.Close() })
+		if err := <-done; !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("got %v, want that the connection was closed", err)
 		}
-	})
-	t.Run("empty read", func(t *testing.T) {
-		c, _ := pair(t)
-		if n, err := c.Read(nil); n != 0 || err != nil {
-			t.Fatalf("%d, %v", n, err)
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("a closed connection can be read")
 		}
 	})
 }
 
-// The connection below net/http is found, plain and under TLS, and its stamps are of the body's bytes: the reader
-// takes the event long after it came.
-func TestUnderHTTP(t *testing.T) {
-	stamping(t)
-	const wait = 50 * time.Millisecond
-	for _, secure := range []bool{false, true} {
-		name := map[bool]string{false: "plain", true: "TLS"}[secure]
-		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex
-			var before, after time.Time
-			proceed, written := make(chan struct{}), make(chan struct{})
-			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.(http.Flusher).Flush()
-				<-proceed
-				mu.Lock()
-				before = time.Now()
-				_, _ = io.WriteString(w, "data: a\n\n")
-				w.(http.Flusher).Flush()
-				after = time.Now()
-				mu.Unlock()
-				close(written)
-			})
-			srv := httptest.NewUnstartedServer(h)
-			if secure {
-				srv.StartTLS()
+func TestConnEnd(t *testing.T) {
+	eachConn(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		go func() {
+			_, _ = peer.Write([]byte("abc"))
+			if half, ok := peer.(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
 			} else {
-				srv.Start()
+				_ = peer.Close()
 			}
-			defer srv.Close()
-			transport := srv.Client().Transport.(*http.Transport).Clone()
-			plain := transport.DialContext
-			if plain == nil {
-				plain = (&net.Dialer{}).DialContext
+		}()
+		b, err := io.ReadAll(c)
+		if string(b) != "abc" || err != nil {
+			t.Errorf("got %q, %v", b, err)
+		}
+		for range 2 {
+			if n, err := c.Read(make([]byte, 1)); n != 0 || !isPlainEOF(err) {
+				t.Errorf("after the end: %d, %v, want io.EOF", n, err)
 			}
-			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				c, err := plain(ctx, network, addr)
-				if err != nil {
-					return nil, err
-				}
-				return NewConn(c), nil
-			}
-			defer transport.CloseIdleConnections()
-			var conn *Conn
-			trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conn = FromHTTPConn(i.Conn) }}
-			req, _ := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, srv.URL, nil)
-			resp, err := transport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if conn == nil {
-				t.Fatal("the connection was not found")
-			}
-			close(proceed)
-			<-written
-			time.Sleep(wait)
-			ev, err := NewSSE(resp.Body, Options{Arrival: conn.LastArrival}).Next()
-			if err != nil || string(ev.Data) != "a" {
-				t.Fatalf("%q, %v", ev.Data, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if ev.Clock != ClockKernel || ev.Lag < wait {
-				t.Errorf("clock %s, lag %v", ev.Clock, ev.Lag)
-			}
-			if ev.At.Before(before.Add(-5*time.Millisecond)) || ev.At.After(after.Add(5*time.Millisecond)) {
-				t.Errorf("arrived %v after the write began and %v before it ended", ev.At.Sub(before), after.Sub(ev.At))
-			}
-		})
+		}
+		if c.BytesRead() != 3 {
+			t.Errorf("counted %d bytes, want 3", c.BytesRead())
+		}
+	})
+}
+
+func TestConnHalfClosedStillWrites(t *testing.T) {
+	client, server := tcpPair(t)
+	c := NewConn(client)
+	if err := server.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !isPlainEOF(err) {
+		t.Fatalf("got %v, want io.EOF", err)
+	}
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := server.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("the peer read %d, %v", n, err)
 	}
 }
 
-func TestClockSteps(t *testing.T) {
-	now := time.Now()
-	tests := []struct {
-		name  string
-		stamp time.Time
-		lag   time.Duration
-		clock Clock
-	}{
-		{"usual", now.Round(0).Add(-time.Millisecond), time.Millisecond, ClockKernel},
-		{"no stamp", time.Time{}, 0, ClockUser},
-		{"stamp of the future", now.Round(0).Add(time.Second), 0, ClockUser},
-		{"wall clock stepped", now.Round(0).Add(-time.Hour), 0, ClockUser},
+func TestConnEmptyRead(t *testing.T) {
+	client, _ := tcpPair(t)
+	c := NewConn(client)
+	if n, err := c.Read(nil); n != 0 || err != nil {
+		t.Errorf("an empty read gave %d, %v, want 0, nil and no waiting", n, err)
 	}
-	for _, tt := range tests {
-		a := arrival(tt.stamp, now)
-		if a.Lag != tt.lag || a.Clock != tt.clock || now.Sub(a.At) != tt.lag {
-			t.Errorf("%s: %+v", tt.name, a)
-		}
+	_ = c.Close()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a read of a closed connection: %v", err)
 	}
 }
+
+func TestUserClock(t *testing.T) {
+	client, server := net.Pipe()
+	defer func() { _, _ = client.Close(), server.Close() }()
+	c := NewConn(client)
+	before := time.Now()
+	go func() { _, _ = server.Write([]byte("x")) }()
+	if _, err := c.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	a := c.LastArrival()
+	if a.Clock != ClockUser || a.Lag != 0 || a.At.Before(before) || a.At.After(time.Now()) {
+		t.Errorf("arrival is %+v", a)
+	}
+}
+
+func TestNewConnIsIdempotent(t *testing.T) {
+	client, _ := net.Pipe()
+	defer func() { _ = client.Close() }()
+	c := NewConn(client)
+	if NewConn(c) != c {
+		t.Error("a *Conn was wrapped again")
+	}
+}
+
+// ring is a connection that claims to lie below itself.
+type ring struct{ net.Conn }
+
+func (r ring) NetConn() net.Conn { return r }
 
 func TestFromHTTPConn(t *testing.T) {
-	c := NewConn(&net.TCPConn{})
-	if FromHTTPConn(c) != c || FromHTTPConn(tls.Client(c, &tls.Config{ServerName: "x"})) != c {
-		t.Error("not found")
+	client, _ := net.Pipe()
+	defer func() { _ = client.Close() }()
+	c := NewConn(client)
+	tests := []struct {
+		name string
+		conn net.Conn
+		want *Conn
+	}{
+		{"plain", c, c},
+		{"TLS", tls.Client(c, &tls.Config{ServerName: "x", MinVersion: tls.VersionTLS12}), c},
+		{"none", client, nil},
+		{"nil", nil, nil},
+		{"without end", ring{}, nil},
 	}
-	if FromHTTPConn(&net.TCPConn{}) != nil || FromHTTPConn(nil) != nil {
-		t.Error("found what is not there")
-	}
-}
-
-func TestNoAllocationPerRead(t *testing.T) {
-	c, s := pair(t)
-	buf, one := make([]byte, 16), []byte("x")
-	n := testing.AllocsPerRun(200, func() {
-		_, _ = s.Write(one)
-		_, _ = c.Read(buf)
-	})
-	if n != 0 {
-		t.Fatalf("%v allocations per read", n)
-	}
-}
-
-func BenchmarkRead(b *testing.B) {
-	for _, stamped := range []bool{false, true} {
-		b.Run(map[bool]string{false: "net", true: "stamped"}[stamped], func(b *testing.B) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Close()
-			c, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close()
-			s, err := l.Accept()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.Close()
-			if stamped {
-				c = NewConn(c)
-			}
-			buf, data := make([]byte, 4096), []byte(chunk)
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = s.Write(data)
-				if _, err := c.Read(buf); err != nil {
-					b.Fatal(err)
-				}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := FromHTTPConn(tt.conn); got != tt.want {
+				t.Errorf("got %p, want %p", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestToMonotonic(t *testing.T) {
+	now := time.Now()
+	longAgo := now.Add(-time.Hour * 24)
+	wall := func(d time.Duration) time.Time { return now.Round(0).Add(d) }
+	tests := []struct {
+		name         string
+		stamp, floor time.Time
+		wantAt       time.Duration // from now
+		wantClock    Clock
+	}{
+		{"just now", wall(-3 * time.Microsecond), longAgo, -3 * time.Microsecond, ClockKernel},
+		{"late reader", wall(-20 * time.Second), longAgo, -20 * time.Second, ClockKernel},
+		{"no stamp", time.Time{}, longAgo, 0, ClockUser},
+		{"from the future", wall(time.Millisecond), longAgo, 0, ClockUser},
+		{"clock set back by a day", wall(24 * time.Hour), longAgo, 0, ClockUser},
+		{"clock set forward by a day", wall(-23 * time.Hour), longAgo, 0, ClockUser},
+		{"clock set forward by a second", wall(-time.Second), now.Add(-10 * time.Millisecond), 0, ClockUser},
+		{"stamped a little before the socket was seen empty", wall(-5 * time.Millisecond), now.Add(-2 * time.Millisecond), -5 * time.Millisecond, ClockKernel},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := toMonotonic(tt.stamp, now, tt.floor)
+			if got := a.At.Sub(now); got != tt.wantAt || a.Clock != tt.wantClock {
+				t.Errorf("at %v by the %s clock, want %v by the %s clock", got, a.Clock, tt.wantAt, tt.wantClock)
+			}
+			if a.Lag != -tt.wantAt {
+				t.Errorf("lag %v, want %v", a.Lag, -tt.wantAt)
+			}
+		})
+	}
+}
+
+// scripted gives stamps of its own to a Conn.
+type scripted struct {
+	stamps []time.Time
+}
+
+func (s *scripted) readStamped(p []byte) (int, time.Time, time.Time, error) {
+	stamp := s.stamps[0]
+	s.stamps = s.stamps[1:]
+	return copy(p, "x"), stamp, time.Time{}, nil
+}
+
+// Packets that overtake one another must not make the arrivals run backwards.
+func TestConnArrivalsNeverRunBackwards(t *testing.T) {
+	now := time.Now()
+	c := &Conn{floor: now.Add(-time.Minute), stamps: &scripted{stamps: []time.Time{
+		now.Round(0).Add(-40 * time.Millisecond), now.Round(0).Add(-60 * time.Millisecond), now.Round(0).Add(-30 * time.Millisecond),
+	}}}
+	var at []time.Duration
+	for range 3 {
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, c.LastArrival().At.Sub(now).Round(time.Millisecond))
+	}
+	want := []time.Duration{-40 * time.Millisecond, -40 * time.Millisecond, -30 * time.Millisecond}
+	if !slices.Equal(at, want) {
+		t.Errorf("arrivals %v, want %v", at, want)
 	}
 }

@@ -9,334 +9,383 @@ import (
 	"time"
 )
 
-// Kind says what an Event is.
-type Kind uint8
-
-// The kinds of events.
 const (
-	// Message is an event with data, or one that names itself an error.
-	Message Kind = iota
-	// Comment is a keep-alive. It is no output and no event of the protocol; it shows that the server is alive.
-	Comment
-	// BareJSON is a line of JSON without "data:" in an SSE stream: some servers write errors that way.
-	BareJSON
-	// Done is the [DONE] that ends OpenAI-style streams.
-	Done
-)
-
-// Event is one event of a stream. Its slices are valid until the next call of Next.
-type Event struct {
-	Kind Kind
-	Name []byte // of the event: field; empty if there was none
-	Data []byte // the payload, byte for byte; data lines joined with \n
-
-	// Arrival is when the last byte of the data arrived, which may be long before the blank line that ends the
-	// event. Events that came in one read share its arrival.
-	Arrival
-
-	Unterminated bool // the stream ended without the blank line (or newline) that ends the event
-	Nonstandard  bool // readable, but not as the format says
-}
-
-// The caps of what is read.
-const (
+	// DefaultMaxEventBytes bounds one line and one event. Tool calls, Responses' closing event and
+	// base64 images run to megabytes.
 	DefaultMaxEventBytes = 16 << 20
-	DefaultMaxBodyBytes  = 64 << 20
+	// DefaultMaxBodyBytes bounds one body.
+	DefaultMaxBodyBytes = 64 << 20
+
+	firstBufferBytes = 8 << 10
+	minReadBytes     = 4 << 10 // room to offer to each read
+	maxSniffBytes    = 4 << 10
+	maxEmptyReads    = 100
 )
 
-// Errors of a stream that is too large. Any other error of Next is the reader's own, or io.EOF.
 var (
-	ErrEventTooLarge = errors.New("event is larger than the limit")
-	ErrBodyTooLarge  = errors.New("body is larger than the limit")
+	// ErrEventTooLarge says that a line or an event passed Options.MaxEventBytes.
+	ErrEventTooLarge = errors.New("event too large")
+	// ErrBodyTooLarge says that a body passed Options.MaxBodyBytes.
+	ErrBodyTooLarge = errors.New("body too large")
 )
 
-// Options are the settings of a Decoder.
+// Options bound a Decoder and tell it the time. The zero value is ready to use.
 type Options struct {
-	MaxEventBytes int            // of one line and of one event; 0 = DefaultMaxEventBytes
-	MaxBodyBytes  int64          // of the whole body; 0 = DefaultMaxBodyBytes
-	Arrival       func() Arrival // of the newest read of the connection below; nil = the time of the read
+	// MaxEventBytes bounds one line and the data of one event; 0 means DefaultMaxEventBytes.
+	MaxEventBytes int
+	// MaxBodyBytes bounds the whole body; 0 means DefaultMaxBodyBytes.
+	MaxBodyBytes int64
+	// Arrival is asked after each read of the body when its bytes came, usually Conn.LastArrival. nil, and
+	// an answer whose At is zero, mean the time of the read on the user clock.
+	Arrival func() Arrival
 }
 
-// Decoder takes a stream apart. It is not safe for concurrent use. In steady state it allocates nothing.
-//
-// One limit stands outside of it: net/http's reader of chunked bodies may hold back bytes when the header of the
-// next chunk arrives without its data. Servers write both at once.
+// Stats counts what a Decoder has seen.
+type Stats struct {
+	Messages     int64 // Message and BareJSON events
+	Comments     int64 // Comment events
+	IgnoredLines int64 // lines that are neither a known SSE field nor anything else known
+	Bytes        int64 // bytes of the body
+	Reads        int64 // reads of the body that returned bytes
+}
+
+// framing turns lines into events. Two kinds of it are known: sseFraming and ndjsonFraming.
+type framing interface {
+	// line takes the next whole line. ok says that ev is to be handed out now.
+	line(line []byte, at Arrival) (ev Event, ok bool, err error)
+	// tail takes what follows the last line end at the end of the stream; never empty.
+	tail(line []byte, at Arrival) (ev Event, ok bool, err error)
+	// flush hands out what the end of the stream left open. cut says that something was left open that is
+	// not fit to be handed out.
+	flush() (ev Event, ok, cut bool)
+	// release forgets what the event handed out last refers to.
+	release()
+	// crEnds says whether a carriage return alone ends a line.
+	crEnds() bool
+	// ignoredLines counts the lines that meant nothing.
+	ignoredLines() int64
+}
+
+// Decoder reads a streamed body event by event. It hands out an event as soon as its end is in the buffer,
+// whatever read brought it, and the events do not depend on how the bytes were cut into reads. In a steady
+// stream it allocates nothing. It must not be used concurrently.
 type Decoder struct {
-	r      io.Reader
-	opt    Options
-	decode func(*Decoder) (Event, bool, error)
+	r       io.Reader
+	framing framing
+	cr      bool
+	opt     Options
+	stats   Stats
 
-	buf        []byte
-	start, end int // the unread bytes
-	scanned    int // bytes from start on that hold no line end
-	fresh      int // where the newest read begins in buf
-	cur, prev  Arrival
-	err        error // of the reader, once it has ended
+	buf        []byte // buf[start:end] is read and not yet handed out
+	start, end int
+	scanned    int  // buf[start:scanned] holds no line end
+	lf         int  // buf[scanned:lf] holds no line feed
+	skipLF     bool // a line feed at start belongs to the carriage return before it
 
-	skipLF bool // the last line ended in CR: a LF that follows belongs to it
-	first  bool // no line was read yet: a byte order mark may come
-
-	name, data []byte
-	hasData    bool
-	dataAt     Arrival
-
-	bodyBytes        int64
-	events, comments int
-	dropped          bool
+	newest  Arrival // of the last read
+	older   Arrival // of the last byte of buf[start:settled], which holds no line end
+	settled int
+	readErr error // why there are no more bytes
+	ended   bool  // the tail has been handled
+	cut     bool
 }
 
-// NewSSE returns a decoder of server-sent events, following the WHATWG rules where servers do and being more
-// lenient where they do not: any line end, a missing space after the colon, bare JSON lines, a last event without
-// its blank line.
-func NewSSE(r io.Reader, o Options) *Decoder { return newDecoder(r, o, (*Decoder).nextSSE) }
+func newDecoder(r io.Reader, f framing, opt Options) *Decoder {
+	return &Decoder{r: r, framing: f, cr: f.crEnds(), opt: opt.withDefaults()}
+}
 
-// NewNDJSON returns a decoder of newline-delimited JSON.
-func NewNDJSON(r io.Reader, o Options) *Decoder { return newDecoder(r, o, (*Decoder).nextNDJSON) }
-
-func newDecoder(r io.Reader, o Options, decode func(*Decoder) (Event, bool, error)) *Decoder {
+func (o Options) withDefaults() Options {
 	if o.MaxEventBytes <= 0 {
 		o.MaxEventBytes = DefaultMaxEventBytes
 	}
 	if o.MaxBodyBytes <= 0 {
 		o.MaxBodyBytes = DefaultMaxBodyBytes
 	}
-	if o.Arrival == nil {
-		o.Arrival = func() Arrival { return Arrival{At: time.Now(), Clock: ClockUser} }
-	}
-	return &Decoder{r: r, opt: o, decode: decode, buf: make([]byte, 4096), first: true}
+	return o
 }
 
-// Next returns the next event. After an error, io.EOF included, it returns the same error again.
+// Next returns the next event. At the end of the body the error is io.EOF itself; a failing read's error is
+// wrapped; ErrEventTooLarge and ErrBodyTooLarge are wrapped with the bound that was passed. Events that
+// were complete before an error are handed out before it. After an error every call returns the same one.
 func (d *Decoder) Next() (Event, error) {
+	d.framing.release()
 	for {
-		ev, ok, err := d.decode(d)
-		if err != nil {
-			return Event{}, err
-		}
+		line, at, ok := d.nextLine()
 		if !ok {
+			if d.readErr != nil {
+				return d.finish()
+			}
+			if err := d.fill(); err != nil {
+				return Event{}, err
+			}
 			continue
 		}
-		if ev.Kind == Comment {
-			d.comments++
+		if len(line) > d.opt.MaxEventBytes {
+			return Event{}, d.tooLarge()
+		}
+		ev, ok, err := d.framing.line(line, at)
+		if err != nil {
+			return Event{}, d.fail(err)
+		}
+		if ok {
+			return d.count(ev), nil
+		}
+	}
+}
+
+// Truncated tells, after Next has returned an error, whether the body ended inside an event that was not
+// fit to be handed out.
+func (d *Decoder) Truncated() bool { return d.cut }
+
+// Stats returns the counts so far.
+func (d *Decoder) Stats() Stats {
+	s := d.stats
+	s.IgnoredLines = d.framing.ignoredLines()
+	return s
+}
+
+// Sniff reads until it is sure what the body is, or 4 KiB are there, or the body ends, and consumes
+// nothing: Next goes on from the first byte, and so does Rest. See the function Sniff for the rules. It
+// waits for the first byte of text whatever the Content-Type says. The error is that of a read that failed
+// before any byte; io.EOF for an empty body.
+func (d *Decoder) Sniff(contentType string) (Format, error) {
+	for {
+		f, sure := sniff(contentType, d.buf[d.start:d.end])
+		switch {
+		case sure || d.end-d.start >= maxSniffBytes:
+			return f, nil
+		case d.readErr != nil && d.start == d.end:
+			return f, d.readErr
+		case d.readErr != nil:
+			return f, nil
+		}
+		if err := d.fill(); err != nil {
+			return f, err
+		}
+	}
+}
+
+// Rest returns a reader of what Next has not consumed yet, for bodies that are not a stream after all. The
+// caller bounds it. The decoder must not be used after it.
+func (d *Decoder) Rest() io.Reader {
+	rest := bytes.NewReader(d.buf[d.start:d.end])
+	if d.readErr != nil {
+		return io.MultiReader(rest, failingReader{d.readErr})
+	}
+	return io.MultiReader(rest, d.r)
+}
+
+type failingReader struct{ err error }
+
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+// nextLine takes the next whole line out of the buffer, without its line end. at is the arrival of its last
+// byte: that of the newest read, unless this brought nothing but the line end.
+func (d *Decoder) nextLine() (line []byte, at Arrival, ok bool) {
+	if d.skipLF && d.start < d.end {
+		d.skipLF = false
+		if d.buf[d.start] == '\n' {
+			d.start++
+			d.scanned = d.start
+		}
+	}
+	stop, width := d.lineEnd()
+	if width == 0 {
+		return nil, Arrival{}, false
+	}
+	line = d.buf[d.start:stop]
+	at = d.arrivalOf(stop)
+	d.start = stop + width
+	d.scanned = d.start
+	return line, at, true
+}
+
+// lineEnd finds the end of the first line: its position and width, or a width of 0 if the buffer holds no
+// line end. The position of the next line feed is remembered, so that no byte is looked at again and again
+// in a buffer of many lines that end in carriage returns.
+func (d *Decoder) lineEnd() (stop, width int) {
+	if d.lf < d.scanned {
+		d.lf = d.scanned
+	}
+	if d.lf < d.end && d.buf[d.lf] != '\n' {
+		i := bytes.IndexByte(d.buf[d.lf:d.end], '\n')
+		if i < 0 {
+			d.lf = d.end
 		} else {
-			d.events++
+			d.lf += i
 		}
-		return ev, nil
+	}
+	if d.cr {
+		if i := bytes.IndexByte(d.buf[d.scanned:d.lf], '\r'); i >= 0 {
+			d.skipLF = true // it may come with the next read; the line is whole without it
+			return d.scanned + i, 1
+		}
+	}
+	if d.lf < d.end {
+		if !d.cr && d.lf > d.start && d.buf[d.lf-1] == '\r' {
+			return d.lf - 1, 2
+		}
+		return d.lf, 1
+	}
+	d.scanned = d.end
+	d.settle()
+	return d.end, 0
+}
+
+// settle notes the arrival of the unfinished line in the buffer before more is read.
+func (d *Decoder) settle() {
+	if end := d.pendingEnd(); end > d.settled {
+		d.older, d.settled = d.newest, end
 	}
 }
 
-// Events returns how many events other than comments were returned.
-func (d *Decoder) Events() int { return d.events }
-
-// Comments returns how many comments were returned.
-func (d *Decoder) Comments() int { return d.comments }
-
-// BodyBytes returns how many bytes were read.
-func (d *Decoder) BodyBytes() int64 { return d.bodyBytes }
-
-// Dropped reports whether the stream ended inside an event, whose bytes were dropped.
-func (d *Decoder) Dropped() bool { return d.dropped }
-
-// nextSSE reads one line; ok says whether it completed an event.
-func (d *Decoder) nextSSE() (ev Event, ok bool, err error) {
-	line, at, whole, err := d.line(true)
-	if err != nil {
-		return d.endSSE(err)
+// pendingEnd is the end of what is known to belong to the unfinished line. A carriage return at its end is
+// likely to be the first half of its line end and does not count.
+func (d *Decoder) pendingEnd() int {
+	if d.end > d.start && d.buf[d.end-1] == '\r' {
+		return d.end - 1
 	}
-	if d.first {
-		d.first = false
-		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-	}
-	if len(line) == 0 {
-		ev, ok = d.dispatch(false)
-		return ev, ok, nil
-	}
-	switch line[0] {
-	case ':':
-		return Event{Kind: Comment, Data: line[1:], Arrival: at}, true, nil
-	case '{':
-		if !whole && !json.Valid(line) {
-			d.dropped = true
-			return Event{}, false, nil
-		}
-		return Event{Kind: BareJSON, Data: line, Arrival: at, Nonstandard: true, Unterminated: !whole}, true, nil
-	}
-	return Event{}, false, d.field(line, at)
+	return d.end
 }
 
-func (d *Decoder) field(line []byte, at Arrival) error {
-	name, value, _ := bytes.Cut(line, []byte(":"))
-	if len(value) > 0 && value[0] == ' ' {
-		value = value[1:]
+// arrivalOf returns the arrival of the byte before buf[stop].
+func (d *Decoder) arrivalOf(stop int) Arrival {
+	if stop > d.start && stop <= d.settled {
+		return d.older
 	}
-	switch string(name) {
-	case "data":
-		if len(d.data)+len(value)+1 > d.opt.MaxEventBytes {
-			d.fail(fmt.Errorf("%w of %d bytes", ErrEventTooLarge, d.opt.MaxEventBytes))
-			return d.err
+	return d.newest
+}
+
+// fill reads more bytes. It records the end of the body, or a failure to read it, in readErr, and returns
+// only errors of its own.
+func (d *Decoder) fill() error {
+	if d.pendingEnd()-d.start > d.opt.MaxEventBytes {
+		return d.tooLarge()
+	}
+	d.makeRoom()
+	for range maxEmptyReads {
+		n, err := d.r.Read(d.buf[d.end:])
+		if n > 0 {
+			d.take(n)
 		}
-		if d.hasData {
-			d.data = append(d.data, '\n')
+		if err != nil && d.readErr == nil {
+			d.readErr = d.wrap(err)
 		}
-		d.data = append(d.data, value...)
-		d.hasData, d.dataAt = true, at
-	case "event":
-		d.name = append(d.name[:0], value...)
-		if !d.hasData {
-			d.dataAt = at
+		if n > 0 || err != nil {
+			return nil
 		}
 	}
+	d.readErr = d.wrap(io.ErrNoProgress)
 	return nil
 }
 
-// dispatch makes an event of the fields so far. The fields are forgotten by the next line's.
-func (d *Decoder) dispatch(unterminated bool) (Event, bool) {
-	ev := Event{Kind: Message, Name: d.name, Data: d.data, Arrival: d.dataAt, Unterminated: unterminated}
-	has, isError := d.hasData, string(d.name) == "error"
-	d.name, d.data, d.hasData = d.name[:0], d.data[:0], false
-	if !has {
-		// WHATWG drops an event without data. One that is named error still says that the request failed.
-		return ev, isError
+// take accounts for n bytes that were read to the end of the buffer.
+func (d *Decoder) take(n int) {
+	if left := d.opt.MaxBodyBytes - d.stats.Bytes; int64(n) > left {
+		n = int(left)
+		d.readErr = fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, d.opt.MaxBodyBytes)
+		d.ended = true // what the bound cut is not a tail
 	}
-	payload := bytes.TrimSpace(ev.Data)
-	switch {
-	case string(payload) == "[DONE]":
-		ev.Kind = Done
-	case len(payload) > 0 && payload[0] == ':': // a gateway wrapped a comment into data
-		ev.Kind, ev.Nonstandard = Comment, true
-	case len(payload) == 0 && !isError:
-		return ev, false
+	at := Arrival{}
+	if d.opt.Arrival != nil {
+		at = d.opt.Arrival()
 	}
-	return ev, true
+	if at.At.IsZero() {
+		at = Arrival{At: time.Now(), Clock: ClockUser}
+	}
+	d.newest = at
+	d.end += n
+	d.stats.Bytes += int64(n)
+	d.stats.Reads++
 }
 
-// endSSE returns the event that the stream ended in, if it is whole, and else the reader's error.
-func (d *Decoder) endSSE(err error) (Event, bool, error) {
-	if !d.hasData && string(d.name) != "error" {
-		return Event{}, false, err
-	}
-	if payload := bytes.TrimSpace(d.data); !d.hasData || json.Valid(payload) || string(payload) == "[DONE]" {
-		ev, ok := d.dispatch(true)
-		return ev, ok, nil
-	}
-	d.hasData, d.name, d.dropped = false, d.name[:0], true
-	return Event{}, false, err
-}
-
-// nextNDJSON reads one line.
-func (d *Decoder) nextNDJSON() (Event, bool, error) {
-	line, at, whole, err := d.line(false)
-	if err != nil {
-		return Event{}, false, err
-	}
-	if d.first {
-		d.first = false
-		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-	}
-	line = bytes.TrimSpace(line)
-	if len(line) == 0 {
-		return Event{}, false, nil
-	}
-	if !whole && !json.Valid(line) {
-		d.dropped = true
-		return Event{}, false, nil
-	}
-	return Event{Kind: Message, Data: line, Arrival: at, Unterminated: !whole}, true, nil
-}
-
-// line returns the next line without its end, and when its last byte arrived. At the end of the stream the rest
-// is a line that is not whole. With cr, a CR ends a line too: at once, a LF that follows is swallowed later, so
-// that an event is never held back by the other half of a CRLF.
-func (d *Decoder) line(cr bool) (line []byte, at Arrival, whole bool, err error) {
-	for {
-		if d.skipLF && d.start < d.end {
-			if d.buf[d.start] == '\n' {
-				d.start++
-			}
-			d.skipLF = false
-		}
-		if i := lineEnd(d.buf[d.start+d.scanned:d.end], cr); i >= 0 {
-			stop := d.start + d.scanned + i
-			line, at = d.buf[d.start:stop], d.arrivalOf(stop-1)
-			d.skipLF = d.buf[stop] == '\r'
-			d.start, d.scanned = stop+1, 0
-			return line, at, true, nil
-		}
-		d.scanned = d.end - d.start
-		if d.err != nil {
-			if d.scanned == 0 {
-				return nil, Arrival{}, false, d.err
-			}
-			line, at = d.buf[d.start:d.end], d.arrivalOf(d.end-1)
-			d.start, d.scanned = d.end, 0
-			return line, at, false, nil
-		}
-		d.fill()
-	}
-}
-
-func lineEnd(b []byte, cr bool) int {
-	lf := bytes.IndexByte(b, '\n')
-	if !cr {
-		return lf
-	}
-	if lf >= 0 {
-		b = b[:lf]
-	}
-	if i := bytes.IndexByte(b, '\r'); i >= 0 {
-		return i
-	}
-	return lf
-}
-
-// arrivalOf returns when the byte at that index arrived. Only the newest two reads are told apart: bytes before
-// the newest read belong to a line that the read before it has ended or carried on.
-func (d *Decoder) arrivalOf(i int) Arrival {
-	if i >= d.fresh {
-		return d.cur
-	}
-	return d.prev
-}
-
-// fill reads more bytes behind the unread ones. An error is kept for when they are used up.
-func (d *Decoder) fill() {
-	if d.start > 0 {
+// makeRoom moves the unread bytes to the front of the buffer, and doubles it if that is not enough.
+func (d *Decoder) makeRoom() {
+	if d.start > 0 && (d.start == d.end || len(d.buf)-d.end < minReadBytes) {
 		copy(d.buf, d.buf[d.start:d.end])
+		d.lf = max(d.lf-d.start, 0)
+		d.scanned -= d.start
+		d.settled = max(d.settled-d.start, 0)
 		d.end -= d.start
 		d.start = 0
 	}
-	if d.end >= d.opt.MaxEventBytes {
-		d.fail(fmt.Errorf("%w of %d bytes", ErrEventTooLarge, d.opt.MaxEventBytes))
+	if len(d.buf)-d.end >= minReadBytes {
 		return
 	}
-	if d.end == len(d.buf) {
-		d.buf = append(d.buf, make([]byte, len(d.buf))...)
-	}
-	room := min(len(d.buf), d.opt.MaxEventBytes)
-	for range 100 { // a reader may return nothing a few times
-		n, err := d.r.Read(d.buf[d.end:room])
-		if n > 0 {
-			d.prev, d.cur, d.fresh = d.cur, d.opt.Arrival(), d.end
-			d.end += n
-			d.bodyBytes += int64(n)
-		}
-		switch {
-		case d.bodyBytes > d.opt.MaxBodyBytes:
-			d.fail(fmt.Errorf("%w of %d bytes", ErrBodyTooLarge, d.opt.MaxBodyBytes))
-			return
-		case err != nil:
-			d.err = err
-			return
-		case n > 0:
-			return
-		}
-	}
-	d.err = io.ErrNoProgress
+	grown := make([]byte, max(firstBufferBytes, 2*len(d.buf)))
+	copy(grown, d.buf[:d.end])
+	d.buf = grown
 }
 
-// fail ends the stream and drops what is not read yet: it is not worth keeping.
-func (d *Decoder) fail(err error) {
-	d.err, d.start, d.end, d.scanned = err, 0, 0, 0
-	d.hasData, d.name = false, d.name[:0]
-	d.dropped = true
+// finish handles what the body left behind its last line end, once, and then returns the error it ended with.
+func (d *Decoder) finish() (Event, error) {
+	if d.pendingEnd()-d.start > d.opt.MaxEventBytes {
+		return Event{}, d.tooLarge() // also where the bound on the body was passed in the same read
+	}
+	if d.ended {
+		return Event{}, d.readErr
+	}
+	if d.start < d.end {
+		tail, at := d.buf[d.start:d.end], d.arrivalOf(d.end)
+		d.start = d.end
+		ev, ok, err := d.framing.tail(tail, at)
+		if err != nil {
+			return Event{}, d.fail(err)
+		}
+		if ok {
+			return d.count(ev), nil
+		}
+	}
+	d.ended = true
+	ev, ok, cut := d.framing.flush()
+	d.cut = cut
+	if ok {
+		return d.count(ev), nil
+	}
+	return Event{}, d.readErr
 }
+
+// fail makes err the end of the stream.
+func (d *Decoder) fail(err error) error {
+	d.readErr = err
+	d.ended = true
+	d.start, d.scanned, d.lf = d.end, d.end, d.end
+	d.skipLF = false
+	return err
+}
+
+func (d *Decoder) tooLarge() error {
+	return d.fail(fmt.Errorf("%w: more than %d bytes", ErrEventTooLarge, d.opt.MaxEventBytes))
+}
+
+func (d *Decoder) wrap(err error) error {
+	if err == io.EOF { //nolint:errorlint // a reader's own io.EOF is the end; a wrapped one is somebody's failure
+		return io.EOF
+	}
+	return fmt.Errorf("reading the body after %d bytes: %w", d.stats.Bytes, err)
+}
+
+func (d *Decoder) count(ev Event) Event {
+	switch ev.Kind {
+	case Comment:
+		d.stats.Comments++
+	case Message, BareJSON:
+		d.stats.Messages++
+	}
+	return ev
+}
+
+// wholeJSON tells whether b, cut off by the end of a stream, is certain to be a whole JSON value: it is one,
+// and not a number, of which digits may be missing.
+func wholeJSON(b []byte) bool {
+	b = bytes.TrimSpace(b)
+	if len(b) == 0 || b[0] == '-' || (b[0] >= '0' && b[0] <= '9') {
+		return false
+	}
+	return json.Valid(b)
+}
+
+// doneMark is the payload that ends a stream in OpenAI's protocols and their clones. It is not JSON.
+const doneMark = "[DONE]"
+
+func isDone(b []byte) bool { return string(bytes.TrimSpace(b)) == doneMark }
