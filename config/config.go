@@ -68,13 +68,15 @@ type Target struct {
 	URL       string   `yaml:"url"` // base URL, no trailing slash, no userinfo
 	Scenarios []string `yaml:"scenarios,omitempty"`
 	Require   []string `yaml:"require,omitempty"`
-	Model     string   `yaml:"model"`               // "auto" or a name
-	Protocol  string   `yaml:"protocol"`            // "auto" or a name
-	Engine    string   `yaml:"engine"`              // "auto" or a name
-	GPU       string   `yaml:"gpu"`                 // auto, local or off
-	GPUUUIDs  []string `yaml:"gpu_uuids,omitempty"` // the GPUs that serve it; empty: all of the host
-	Price     Price    `yaml:"price,omitempty"`
-	KeepAlive bool     `yaml:"keep_alive,omitempty"` // use a connection again; by default every request has a fresh one
+	Model     string   `yaml:"model"`    // "auto" or a name
+	Protocol  string   `yaml:"protocol"` // "auto" or a name
+	Engine    string   `yaml:"engine"`   // "auto" or a name
+	// EngineMetrics is auto, off, or the URL of the engine's own metrics page.
+	EngineMetrics string   `yaml:"engine_metrics"`
+	GPU           string   `yaml:"gpu"`                 // auto, local or off
+	GPUUUIDs      []string `yaml:"gpu_uuids,omitempty"` // the GPUs that serve it; empty: all of the host
+	Price         Price    `yaml:"price,omitempty"`
+	KeepAlive     bool     `yaml:"keep_alive,omitempty"` // use a connection again; by default every request has a fresh one
 
 	HTTPClient promconfig.HTTPClientConfig `yaml:",inline"`
 }
@@ -87,6 +89,9 @@ type Price struct {
 
 // Auto is the value of a setting that is found out from the target.
 const Auto = "auto"
+
+// EngineMetricsOff is the value of engine_metrics that reads nothing.
+const EngineMetricsOff = "off"
 
 // The values of a target's gpu besides auto, which means local for a target on a loopback address and off for others.
 const (

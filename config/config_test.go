@@ -71,6 +71,7 @@ func TestInvalid(t *testing.T) {
 		{"protocol", "targets:\n  - {name: a, url: 'http://a', protocol: smoke}\n", `c.yml:2: targets[0].protocol: is "smoke", must be auto or one of openai_chat`},
 		{"engine", "targets:\n  - {name: a, url: 'http://a', engine: steam}\n", `c.yml:2: targets[0].engine: is "steam", must be auto or one of vllm`},
 		{"empty model", "targets:\n  - {name: a, url: 'http://a', model: ''}\n", "c.yml:2: targets[0].model: is empty"},
+		{"engine metrics", "targets:\n  - {name: a, url: 'http://a', engine_metrics: maybe}\n", "c.yml:2: targets[0].engine_metrics: must be auto, off or the URL of a metrics page: it must begin with http://"},
 		{"gpu", "targets:\n  - {name: a, url: 'http://a', gpu: maybe}\n", `c.yml:2: targets[0].gpu: is "maybe", must be auto, local or off`},
 		{"price", "targets:\n  - {name: a, url: 'http://a', price: {prompt_per_million: -1}}\n", "c.yml:2: targets[0].price: must not be negative"},
 		{"two ways of authorization", "targets:\n  - name: a\n    url: http://a\n    basic_auth: {username: u, password: hunter2}\n    authorization: {credentials: hunter2}\n", "c.yml:2: targets[0]: at most one of basic_auth, oauth2 & authorization must be configured"},

@@ -129,7 +129,7 @@ func (c *Config) shortenDefaults() {
 func DefaultTarget() Target {
 	h := promconfig.DefaultHTTPClientConfig
 	h.FollowRedirects, h.EnableHTTP2 = false, false
-	return Target{Model: Auto, Protocol: Auto, Engine: Auto, GPU: Auto, HTTPClient: h}
+	return Target{Model: Auto, Protocol: Auto, Engine: Auto, EngineMetrics: Auto, GPU: Auto, HTTPClient: h}
 }
 
 // UnmarshalYAML starts from the defaults. This form of the method, unlike the one with a node, keeps the decoder

@@ -43,6 +43,7 @@ func Reference() []Field {
 		{"targets[].model", "auto", "Name of the model; `auto` takes the first of `GET /v1/models` that is no adapter."},
 		{"targets[].protocol", "auto", "Wire format: `openai_chat`, `openai_completions`; `auto` is `openai_chat`."},
 		{"targets[].engine", "auto", "What the target runs (`vllm`, `sglang`, `llamacpp`, …): decides which optional fields are sent. `auto` asks the target."},
+		{"targets[].engine_metrics", "auto", "Where the engine's own metrics are read: `auto` finds the page, `off` reads none, or its URL. See [engines.md](engines.md)."},
 		{"targets[].gpu", "auto", "Whether this host's GPUs serve the target: `local`, `off`, or `auto`, which is `local` for a target on a loopback address."},
 		{"targets[].gpu_uuids", "", "UUIDs of the GPUs that serve it; all of the host's if it is left out."},
 		{"targets[].keep_alive", "false", "Use a connection for several requests. Without it every request has a fresh one, so that all figures are like with like."},

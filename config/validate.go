@@ -122,6 +122,11 @@ func (t *Target) validate(at string, o Options) []error {
 			errs = append(errs, Errorf(at+"."+x.field, "is %q, must be auto or one of %s", x.value, strings.Join(x.known, ", ")))
 		}
 	}
+	if e := t.EngineMetrics; e != Auto && e != EngineMetricsOff {
+		if _, err := CleanURL(e); err != nil {
+			errs = append(errs, Errorf(at+".engine_metrics", "must be auto, off or the URL of a metrics page: it %w", err))
+		}
+	}
 	if !slices.Contains([]string{Auto, GPULocal, GPUOff}, t.GPU) {
 		errs = append(errs, Errorf(at+".gpu", "is %q, must be auto, local or off", t.GPU))
 	}

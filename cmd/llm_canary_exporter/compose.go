@@ -39,7 +39,7 @@ func parseConfig(name string, data []byte) (*config.Config, error) {
 	return config.Parse(name, data, "", configOptions())
 }
 
-func newProber(logger log.Logger, windows prober.Windows, sinks ...prober.Sink) *prober.Prober {
+func newProber(logger log.Logger, load prober.Load, windows prober.Windows, sinks ...prober.Sink) *prober.Prober {
 	if logger == nil {
 		logger = log.NewNopLogger()
 	}
@@ -47,6 +47,7 @@ func newProber(logger log.Logger, windows prober.Windows, sinks ...prober.Sink) 
 	return prober.New(prober.Options{
 		Logger:  logger,
 		Sinks:   sinks,
+		Load:    load,
 		Windows: windows,
 		NewTarget: func(c config.Target) (prober.Engine, error) {
 			return engine.NewTarget(c, engine.Options{Logger: log.With(logger, "target", c.Name), UserAgent: agent})
@@ -56,7 +57,7 @@ func newProber(logger log.Logger, windows prober.Windows, sinks ...prober.Sink) 
 
 // checkScenarios checks the settings that only the scenario types know.
 func checkScenarios(cfg *config.Config) error {
-	p := newProber(nil, nil)
+	p := newProber(nil, nil, nil)
 	defer p.Close()
 	return cfg.Annotate(p.Apply(cfg))
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
+	enginemetrics "github.com/llmcanary/llm_canary_exporter/collector/engine"
 	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/config"
 	"github.com/llmcanary/llm_canary_exporter/nvml"
@@ -45,8 +46,9 @@ type daemon struct {
 	collector *collector.Collector
 	history   *web.History
 	reloads   reloadMetrics
-	gpus      *nvml.Sampler // nil: switched off
-	quiet     bool          // no warnings about the configuration: it is the demo's
+	gpus      *nvml.Sampler  // nil: switched off
+	engines   *engineReaders // nil: switched off
+	quiet     bool           // no warnings about the configuration: it is the demo's
 
 	histograms config.Histograms // what the collector was made with
 
@@ -123,16 +125,23 @@ func newDaemon(cfg *config.Config, f *flags, logger log.Logger, load func() (*co
 	if d.gpus, err = newSampler(f.collectors.gpu, logger); err != nil {
 		return nil, nil, fmt.Errorf("--collector.gpu.interval=%s: %w", f.collectors.gpu.interval, err)
 	}
-	var windows prober.Windows
 	if d.gpus != nil {
-		windows = gpuWindows{d.gpus, d.cfg.Load}
 		if err := registry.Register(gpu.New(d.gpus, gpu.Options{})); err != nil {
 			return nil, nil, err
 		}
 	}
-	d.prober = newProber(logger, windows, sink, d.history)
+	sinks := []prober.Sink{sink, d.history}
+	var busy prober.Load
+	if f.collectors.engine {
+		d.engines = newEngineReaders(logger)
+		if err := registry.Register(enginemetrics.NewCollector(d.engines.set)); err != nil {
+			return nil, nil, err
+		}
+		busy, sinks = d.engines, append(sinks, d.engines)
+	}
+	d.prober = newProber(logger, busy, windows{d.gpus, d.engines, d.cfg.Load}, sinks...)
 	if err := d.apply(cfg); err != nil {
-		d.prober.Close()
+		d.close()
 		return nil, nil, err
 	}
 	return d, registry, nil
@@ -176,7 +185,17 @@ func (d *daemon) serve(ctx context.Context, f *flags, listeners []net.Listener, 
 		}
 		return err
 	})
-	return group.Wait()
+	err := group.Wait()
+	d.close()
+	return err
+}
+
+// close ends what the daemon does beside serving. It may be called twice.
+func (d *daemon) close() {
+	d.prober.Close()
+	if d.engines != nil {
+		d.engines.close()
+	}
 }
 
 func (d *daemon) handler(f *flags, registry *prometheus.Registry) http.Handler {
@@ -200,6 +219,9 @@ func (d *daemon) apply(cfg *config.Config) error {
 		return cfg.Annotate(err)
 	}
 	d.cfg.Store(cfg)
+	if d.engines != nil {
+		d.engines.apply(cfg)
+	}
 	d.reloads.done(time.Now())
 	if d.quiet {
 		return nil

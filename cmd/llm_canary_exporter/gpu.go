@@ -35,23 +35,28 @@ func newSampler(g gpuFlags, logger log.Logger) (*nvml.Sampler, error) {
 	return nvml.NewSampler(source, nvml.SamplerOptions{Interval: g.interval, Name: "gpu", Logger: logger})
 }
 
-// gpuWindows tells the prober what this host's GPUs did while a request ran, for the targets that they serve.
-type gpuWindows struct {
+// windows tells the prober what the KV cache of a target did while a request ran, and this host's GPUs if they serve
+// it. Either may be switched off.
+type windows struct {
 	sampler *nvml.Sampler
+	engines *engineReaders
 	config  func() *config.Config
 }
 
 // Window answers from the samples in memory.
-func (g gpuWindows) Window(target string, from, to time.Time) result.Window {
+func (g windows) Window(target string, from, to time.Time) result.Window {
+	var w result.Window
+	if g.engines != nil {
+		w.KVCacheUsagePeakRatio = g.engines.kvPeak(target, from, to)
+	}
 	cfg := g.config()
-	if cfg == nil {
-		return result.Window{}
+	if cfg == nil || g.sampler == nil {
+		return w
 	}
 	t := cfg.Target(target)
 	if t == nil || !servedHere(*t) {
-		return result.Window{}
+		return w
 	}
-	var w result.Window
 	for _, x := range g.sampler.Window(from, to, t.GPUUUIDs...) {
 		gw := result.GPUWindow{GPU: x.Label(), UUID: x.GPU.UUID}
 		gw.MemoryUsedPeakBytes = figure(x.MemoryUsed.Peak)

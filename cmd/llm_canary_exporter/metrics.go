@@ -12,10 +12,12 @@ import (
 // collectorFlags switch groups of metrics on and off.
 type collectorFlags struct {
 	process, runtime bool
+	engine           bool
 	gpu              gpuFlags
 }
 
 func (c *collectorFlags) register(app *kingpin.Application) {
+	app.Flag("collector.engine", "Read the targets' own metrics pages (engine_*). A target's engine_metrics setting says where, or off.").Default("true").BoolVar(&c.engine)
 	c.gpu.register(app)
 	app.Flag("collector.process", "Expose the exporter's own CPU, memory and file descriptors (process_*).").Default("true").BoolVar(&c.process)
 	app.Flag("collector.go", "Expose the Go runtime's metrics (go_*).").Default("true").BoolVar(&c.runtime)

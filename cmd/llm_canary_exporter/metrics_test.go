@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/llmcanary/llm_canary_exporter/collector"
+	enginemetrics "github.com/llmcanary/llm_canary_exporter/collector/engine"
 	"github.com/llmcanary/llm_canary_exporter/collector/gpu"
 	"github.com/llmcanary/llm_canary_exporter/config"
 )
@@ -29,6 +30,9 @@ func TestMetricsOfTwoDaemons(t *testing.T) {
 	t.Parallel()
 	documented := map[string]collector.Metric{}
 	for _, m := range collector.Metrics() {
+		documented[m.Name] = m
+	}
+	for _, m := range enginemetrics.Families() {
 		documented[m.Name] = m
 	}
 	for _, f := range gpu.Families() {

@@ -27,7 +27,7 @@ func runPlan(f *flags, o options) int {
 	if len(cfg.Targets) == 0 {
 		return fail(errors.New("no target to plan for: give --target=http://host:8000 or a --config.file with targets"))
 	}
-	p := newProber(nil, nil)
+	p := newProber(nil, nil, nil)
 	defer p.Close()
 	plan, err := p.Plan(cfg)
 	if err != nil {

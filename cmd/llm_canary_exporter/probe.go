@@ -36,7 +36,7 @@ func runProbe(ctx context.Context, f *flags, o options, logger log.Logger) int {
 	if err != nil {
 		return usage(err)
 	}
-	p := newProber(logger, nil)
+	p := newProber(logger, nil, nil)
 	if err := p.Apply(cfg); err != nil {
 		return usage(cfg.Annotate(err))
 	}

@@ -62,6 +62,8 @@ type jsonRequest struct {
 	Clock                      string             `json:"clock"`
 	TraceID                    string             `json:"trace_id"`
 	ServerTimings              map[string]float64 `json:"server_timings"`
+	Speculation                json.RawMessage    `json:"speculation"` // where the engine tells
+	Window                     json.RawMessage    `json:"window"`      // where this host has GPUs
 }
 
 // jsonLines parses all of stdout: anything that is no documented object fails.
