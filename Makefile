@@ -54,15 +54,21 @@ V := github.com/prometheus/common/version
 VERSION_LDFLAGS := -X $(V).Version=$(VERSION) -X $(V).Revision=$(REVISION) -X $(V).Branch=$(BRANCH) \
   -X $(V).BuildUser=$(BUILD_USER) -X $(V).BuildDate=$(BUILD_DATE)
 
+# Further flags for the linker: make build LDFLAGS='-s -w' leaves the debug tables out.
+LDFLAGS ?=
+
 # Revision and date come in through the linker, so that a checkout that git refuses to read still builds.
-BUILD_FLAGS := -trimpath -buildvcs=false -ldflags '$(strip $(EXTLDFLAGS) $(VERSION_LDFLAGS))'
+BUILD_FLAGS := -trimpath -buildvcs=false -ldflags '$(strip $(EXTLDFLAGS) $(LDFLAGS) $(VERSION_LDFLAGS))'
 TEST_FLAGS  := $(if $(EXTLDFLAGS),-ldflags=$(EXTLDFLAGS))
 
 # --- tools: built once from their own module into .tools/bin ------------------------------------------------------
 TOOLS      := $(CURDIR)/.tools/bin
 TOOLS_DONE := .tools/tools.done
 
-.PHONY: help run build test race lint bench fuzz fmt e2e docs clean check-go
+# What manifests and packages are checked and made with: helm, kustomize, kubeconform, nfpm.
+DEPLOY_TOOLS_DONE := .tools/deploy-tools.done
+
+.PHONY: help run build test race lint bench fuzz fmt e2e docs dist deploy-tools deploy-check clean check-go
 
 help: ## show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -100,12 +106,25 @@ docs: check-go ## regenerate the generated docs (go generate) and the dashboards
 	$(GO) generate $(PKGS)
 	cd dashboards/gen && CGO_ENABLED=0 $(GO) run -mod=mod .
 
+dist: check-go $(DEPLOY_TOOLS_DONE) ## build archives, .deb, .rpm and checksums into dist/ (DIST='linux/amd64' for some)
+	scripts/dist.sh $(DIST)
+
+deploy-check: $(DEPLOY_TOOLS_DONE) ## check chart, manifests, compose file, unit, image steps
+	scripts/ci/deploy.sh
+
 clean: ## remove what was built, the tools included
 	rm -rf bin dist .tools coverage.out
 
 $(TOOLS_DONE): tools/go.mod tools/go.sum | check-go
 	@echo 'building the linters once, from tools/go.mod: this takes minutes'
 	cd tools && CGO_ENABLED=0 GOBIN='$(TOOLS)' $(GO) install -trimpath -buildvcs=false tool
+	@touch $@
+
+deploy-tools: $(DEPLOY_TOOLS_DONE)
+
+$(DEPLOY_TOOLS_DONE): deploy/tools/go.mod deploy/tools/go.sum $(wildcard deploy/tools/*/*.go) | check-go
+	@echo 'building helm, kustomize, kubeconform and nfpm once, from deploy/tools/go.mod: this takes minutes'
+	cd deploy/tools && CGO_ENABLED=0 GOBIN='$(TOOLS)' $(GO) install -trimpath -buildvcs=false -ldflags=-s tool ./...
 	@touch $@
 
 check-go:

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	Global    Global     `yaml:"global"`
 	Scenarios []Scenario `yaml:"scenarios"` // configured ones and built-in ones, names unique
-	Targets   []Target   `yaml:"targets"`   // names unique
+	Targets   []Target   `yaml:"targets"`   // names unique; empty but not nil where the file says that there are none
 
 	file string     // for errors
 	root *yaml.Node // of the file, for the lines of errors; nil without a file

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 )
 
 // WithTargets returns the configuration with further targets, of which only the URL is known. Each is named by its
 // host and port, and path if there is one.
 func (c *Config) WithTargets(urls []string) (*Config, error) {
 	out := *c
-	out.Targets = append([]Target(nil), c.Targets...)
+	out.Targets = slices.Clone(c.Targets)
 	var errs []error
 	for _, raw := range urls {
 		clean, err := CleanURL(raw)

@@ -79,8 +79,11 @@ func serveDaemon(ctx context.Context, f *flags, o options, logger log.Logger, sl
 	if err != nil {
 		return usage(err)
 	}
+	if cfg.Targets == nil {
+		return usage(errors.New("no target to probe: give --target=http://host:8000 or a --config.file with targets (or try the demo command); a file that says `targets: []` runs without"))
+	}
 	if len(cfg.Targets) == 0 {
-		return usage(errors.New("no target to probe: give --target=http://host:8000 or a --config.file with targets (or try the demo command)"))
+		level.Warn(logger).Log("msg", "no targets are configured: nothing is probed, only this host's GPUs are read")
 	}
 	listeners, err := listen(*f.web.WebListenAddresses, *f.web.WebSystemdSocket)
 	if err != nil {

@@ -325,3 +325,16 @@ func TestDemo(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, d.stderr)
 	}
 }
+
+// A GPU node's exporter has no targets, and says so in its file; a file that forgot them is refused (TestUsageErrors).
+func TestDaemonWithoutTargets(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, file(t, "none.yml", "targets: []\n"))
+	d.awaitValue(1, "config_last_reload_successful")
+	if got := d.page("/-/ready"); got != "ready\n" {
+		t.Errorf("/-/ready says %q", got)
+	}
+	if code := d.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
