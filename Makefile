@@ -68,7 +68,7 @@ TOOLS_DONE := .tools/tools.done
 # What manifests and packages are checked and made with: helm, kustomize, kubeconform, nfpm.
 DEPLOY_TOOLS_DONE := .tools/deploy-tools.done
 
-.PHONY: help run build test race lint bench fuzz fmt e2e docs dist deploy-tools deploy-check clean check-go
+.PHONY: help run build test race lint bench fuzz fmt e2e docs dist deploy-tools clean check-go
 
 help: ## show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -108,9 +108,6 @@ docs: check-go ## regenerate the generated docs (go generate) and the dashboards
 
 dist: check-go $(DEPLOY_TOOLS_DONE) ## build archives, .deb, .rpm and checksums into dist/ (DIST='linux/amd64' for some)
 	scripts/dist.sh $(DIST)
-
-deploy-check: $(DEPLOY_TOOLS_DONE) ## check chart, manifests, compose file, unit, image steps
-	scripts/ci/deploy.sh
 
 clean: ## remove what was built, the tools included
 	rm -rf bin dist .tools coverage.out
