@@ -175,8 +175,12 @@ func TestDetectFails(t *testing.T) {
 		body   string
 		want   string
 	}{
-		{401, `{"error":"Unauthorized"}`, "authorization"}, {403, "", "authorization"}, {503, `{"error":{"message":"Loading model"}}`, "Loading model"},
-		{200, "<html><form>password", "login page"}, {404, "", "set its model"}, {200, "{", "set its model"},
+		{401, `{"error":"Unauthorized"}`, "authorization"},
+		{403, "", "authorization"},
+		{503, `{"error":{"message":"Loading model"}}`, "Loading model"},
+		{200, "<html><form>password", "login page"},
+		{404, "", "set its model"},
+		{200, "{", "set its model"},
 	} {
 		s := &site{pages: map[string]string{"/v1/models": tt.body}, status: tt.status}
 		target := newTarget(t, s.start(t), auto)

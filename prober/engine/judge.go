@@ -40,7 +40,7 @@ func (x *exchange) unfinished(ctx context.Context, err error) verdict {
 		return verdict{result.ReasonTruncated, "[DONE] came without a finish reason"}
 	case errors.Is(err, errMalformed):
 		return verdict{result.ReasonMalformedStream, fmt.Sprintf("after %d chunks: %s", x.acc.line.Len(), err)}
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return verdict{result.ReasonTruncated, fmt.Sprintf("the stream ended after %d chunks without a finish reason", x.acc.line.Len())}
 	}
 	v := judgeError(ctx, err, x.trace.seen())

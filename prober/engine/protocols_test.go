@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,11 +75,13 @@ func TestProtocols(t *testing.T) {
 		{name: "responses failed", target: protocol("openai_responses"), steps: typed(created, textDelta("One"), `{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"broke"}}}`), want: `failure stream_error text="One" out=1:chunks [ttft ttfc]`, detail: "server_error: broke"},
 		{name: "responses error event", target: protocol("openai_responses"), steps: typed(created, `{"type":"error","code":"server_error","message":"broke","param":null}`), want: `failure stream_error`, detail: "broke"},
 		{name: "responses truncated", target: protocol("openai_responses"), steps: typed(created, added, textDelta("One")), want: `failure truncated text="One" out=1:chunks [ttft ttfc]`, detail: "finish"},
-		{name: "responses reasoning and call", target: protocol("openai_responses"), steps: typed(created,
-			`{"type":"response.reasoning_summary_text.delta","delta":"hm"}`, `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c1","name":"get_weather","arguments":""}}`,
-			`{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"city\":"}`, `{"type":"response.function_call_arguments.delta","output_index":1,"delta":"\"Paris\"}"}`,
-			`{"type":"response.function_call_arguments.done","output_index":1,"arguments":"{\"city\":\"Paris\"}"}`, `{"type":"response.completed","response":{"status":"completed",`+respUsage+`}}`),
-			want: `success reasoning="hm" call=get_weather({"city":"Paris"}) finish=tool_calls in=24 cached=16 out=3:usage [ttft tpot e2e 2gaps]`},
+		{
+			name: "responses reasoning and call", target: protocol("openai_responses"), steps: typed(created,
+				`{"type":"response.reasoning_summary_text.delta","delta":"hm"}`, `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c1","name":"get_weather","arguments":""}}`,
+				`{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"city\":"}`, `{"type":"response.function_call_arguments.delta","output_index":1,"delta":"\"Paris\"}"}`,
+				`{"type":"response.function_call_arguments.done","output_index":1,"arguments":"{\"city\":\"Paris\"}"}`, `{"type":"response.completed","response":{"status":"completed",`+respUsage+`}}`),
+			want: `success reasoning="hm" call=get_weather({"city":"Paris"}) finish=tool_calls in=24 cached=16 out=3:usage [ttft tpot e2e 2gaps]`,
+		},
 		{name: "responses without deltas", target: protocol("openai_responses"), steps: typed(created, `{"type":"response.output_text.done","text":"One"}`, `{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}}`, `{"type":"response.completed","response":{"status":"completed",`+respUsage+`}}`), want: `success text="One" call=f({}) finish=tool_calls in=24 cached=16 out=3:usage [ttft ttfc tpot e2e 1gaps]`},
 		{name: "responses 404", target: protocol("openai_responses"), steps: jsonReply(404, `{"detail":"Not Found"}`), want: "failure http_404", detail: "/v1/responses"},
 
@@ -230,7 +233,8 @@ func TestRequestForms(t *testing.T) {
 			b := newBody(nil)
 			err := p.Encode(tt.request, w, b)
 			if tt.want == "unsupported" {
-				if _, is := err.(*UnsupportedError); !is {
+				var unsupported *UnsupportedError
+				if !errors.As(err, &unsupported) {
 					t.Fatalf("error %v", err)
 				}
 				return

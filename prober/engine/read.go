@@ -45,7 +45,7 @@ func (x *exchange) read(ctx context.Context, cancel context.CancelCauseFunc, res
 	}
 	head, headErr := peek(body)
 	if !fits(x.protocol.Format(), stream.Sniff(resp.Header.Get("Content-Type"), head)) {
-		if headErr != nil && headErr != io.EOF {
+		if headErr != nil && !errors.Is(headErr, io.EOF) {
 			x.verdict = judgeError(ctx, headErr, x.trace.seen())
 			return
 		}
@@ -175,7 +175,7 @@ type ender interface {
 }
 
 func (x *exchange) ended(parser Parser, err error) error {
-	if e, ok := parser.(ender); ok && err == io.EOF {
+	if e, ok := parser.(ender); ok && errors.Is(err, io.EOF) {
 		e.End(x.acc)
 	}
 	return err

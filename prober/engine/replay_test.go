@@ -67,8 +67,12 @@ func at(lines []string, i int) string {
 
 func protocolOfRecording(name string) string {
 	for _, row := range []struct{ part, protocol string }{
-		{"responses", "openai_responses"}, {"anthropic", "anthropic_messages"}, {"completion_native", "llamacpp_completion"},
-		{"completions", "openai_completions"}, {"ollama_chat", "ollama_chat"}, {"ollama_generate", "ollama_generate"},
+		{"responses", "openai_responses"},
+		{"anthropic", "anthropic_messages"},
+		{"completion_native", "llamacpp_completion"},
+		{"completions", "openai_completions"},
+		{"ollama_chat", "ollama_chat"},
+		{"ollama_generate", "ollama_generate"},
 	} {
 		if strings.Contains(name, row.part) {
 			return row.protocol

@@ -54,8 +54,10 @@ func summary(a Answer) string {
 		name string
 		has  bool
 	}{
-		{"ttft", a.TimeToFirstTokenSeconds != nil}, {"ttfc", a.TimeToFirstContentSeconds != nil},
-		{"tpot", a.TimePerOutputTokenSeconds != nil}, {"e2e", a.E2ELatencySeconds != nil},
+		{"ttft", a.TimeToFirstTokenSeconds != nil},
+		{"ttfc", a.TimeToFirstContentSeconds != nil},
+		{"tpot", a.TimePerOutputTokenSeconds != nil},
+		{"e2e", a.E2ELatencySeconds != nil},
 	} {
 		if f.has {
 			figures = append(figures, f.name)
