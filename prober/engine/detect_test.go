@@ -127,6 +127,8 @@ func TestDetect(t *testing.T) {
 			if again, err := target.Detect(context.Background()); err != nil || again != tt.want {
 				t.Errorf("again: %+v, %v", again, err)
 			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if n := len(s.asked); n > 5 && tt.want.Engine != EngineOpenAI {
 				t.Errorf("%d questions the second time: %v", n, s.asked)
 			}
