@@ -198,7 +198,7 @@ targets:
     http_headers: {X-Api-Key: {secrets: [PLANTED]}}
   - name: oauth
     url: http://c
-    oauth2: {client_id: i, client_secret: PLANTED, token_url: "http://t"}
+    oauth2: {client_id: i, client_secret: PLANTED, token_url: "http://me:PLANTED@t", endpoint_params: {assertion: PLANTED}}
     tls_config: {cert: public, key: PLANTED}
 `
 	c, err := parse(in)
@@ -394,4 +394,19 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%v\n%s", err, y)
 		}
 	})
+}
+
+// A secret stays out of the errors about it, whatever is wrong.
+func TestSecretsAreNotInErrors(t *testing.T) {
+	for _, setting := range []string{
+		"proxy_url: 'http://me:PLANTED-SECRET@pro xy'", "proxy_url: ['http://me:PLANTED-SECRET@proxy']", "basic_auth: {username: u, password: [PLANTED-SECRET]}",
+		"basic_auth: {username: u, password: PLANTED-SECRET}\n    authorization: {credentials: PLANTED-SECRET}", "authorization: {credentials: {PLANTED-SECRET: x}}\n    model: ''",
+		"authorization: {type: Basic, credentials: PLANTED-SECRET}", "http_headers: {X-Key: {secrets: PLANTED-SECRET}}", "oauth2: {client_id: i, client_secret: PLANTED-SECRET}",
+		"oauth2: {client_id: i, client_secret: PLANTED-SECRET, token_url: ':PLANTED-SECRET@'}", "tls_config: {key: PLANTED-SECRET}",
+	} {
+		_, err := parse("targets:\n  - name: a\n    url: http://a\n    " + setting + "\n")
+		if err != nil && strings.Contains(err.Error(), "PLANTED") && !strings.Contains(setting, "{PLANTED") {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
 }

@@ -72,13 +72,13 @@ func Parse(name string, data []byte, dir string, o Options) (*Config, error) {
 		strict := yaml.NewDecoder(bytes.NewReader(data))
 		strict.KnownFields(true)
 		if err := strict.Decode(c); err != nil {
-			return nil, c.decodeError(err)
+			return nil, c.redactError(c.decodeError(err))
 		}
 	}
 	c.shortenDefaults()
 	c.addBuiltin(o.Builtin)
 	if err := c.validate(o); err != nil {
-		return nil, c.Annotate(err)
+		return nil, c.redactError(c.Annotate(err))
 	}
 	for i := range c.Targets {
 		c.Targets[i].HTTPClient.SetDirectory(dir)

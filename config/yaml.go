@@ -17,5 +17,5 @@ func (c *Config) YAML() ([]byte, error) {
 	if err := e.Close(); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), nil
+	return []byte(c.redact(b.String())), nil
 }
