@@ -48,19 +48,19 @@ tarball() { # FOLDER: as FOLDER.tar.gz, the same bytes each time
 }
 
 rm -rf "$out"
-mkdir -p "$out/work/common"
-common=$out/work/common
+mkdir -p "$out/stage/common"
+common=$out/stage/common
 
 echo "--- man page, completions"
-make --no-print-directory build BIN="$out/work/host" >"$out/work/host.log" 2>&1 || { cat "$out/work/host.log" >&2; exit 1; }
+make --no-print-directory build BIN="$out/stage/host" >"$out/stage/host.log" 2>&1 || { cat "$out/stage/host.log" >&2; exit 1; }
 mkdir -p "$common/completions"
 # kingpin puts the whole of --version into the header, which has to be one line.
 {
 	printf '.TH LLM_CANARY_EXPORTER 1 "%s" "%s %s" "User Commands"\n' "$(date -u -d "@$epoch" +%Y-%m-%d)" "$name" "$version"
-	"$out/work/host" --help-man | sed -n '/^\.SH "NAME"/,$p' | sed "s/^$name\$/$name \\\\- watches LLM inference servers from the client's side, for Prometheus/"
+	"$out/stage/host" --help-man | sed -n '/^\.SH "NAME"/,$p' | sed "s/^$name\$/$name \\\\- watches LLM inference servers from the client's side, for Prometheus/"
 } >"$common/$name.1"
-"$out/work/host" --completion-script-bash >"$common/completions/$name.bash"
-"$out/work/host" --completion-script-zsh >"$common/completions/_$name"
+"$out/stage/host" --completion-script-bash >"$common/completions/$name.bash"
+"$out/stage/host" --completion-script-zsh >"$common/completions/_$name"
 cp -R LICENSE README*.md CHANGELOG.md examples "$common/"
 mkdir -p "$common/docs" "$common/dashboards" "$common/alerts" "$common/systemd"
 cp docs/*.md "$common/docs/"
@@ -82,42 +82,42 @@ for system in "${systems[@]}"; do
 	fi
 	full=$name-$version.$goos-$goarch${kind:+-$kind}
 	begin=$SECONDS
-	dir=$out/work/$full
+	dir=$out/stage/$full
 	cp -R "$common" "$dir"
 	[[ $goos == linux ]] || rm -rf "$dir/systemd"
 	exe=$dir/$name
 	[[ $goos == windows ]] && exe+=.exe
 	env GOOS="$goos" GOARCH="$goarch" CGO_ENABLED=$cgo ${cc:+CC="$cc"} \
-		make --no-print-directory build BIN="$exe" LDFLAGS='-s -w' >"$out/work/build.log" 2>&1 || { cat "$out/work/build.log" >&2; exit 1; }
+		make --no-print-directory build BIN="$exe" LDFLAGS='-s -w' >"$out/stage/build.log" 2>&1 || { cat "$out/stage/build.log" >&2; exit 1; }
 	tarball "$dir"
 	mv "$dir.tar.gz" "$out/"
 	echo "--- $full.tar.gz ($((SECONDS - begin)) s)"
 	if ((cgo)); then
-		cp "$exe" "$out/work/binary-$goarch"
+		cp "$exe" "$out/stage/binary-$goarch"
 	fi
 done
 
 packages() {
 	local arch
 	for arch in amd64 arm64; do
-		[[ -e $out/work/binary-$arch ]] || continue
-		rm -rf "$out/work/package"
-		mkdir -p "$out/work/package"
-		cp "$out/work/binary-$arch" "$out/work/package/$name"
-		gzip -9nc "$common/$name.1" >"$out/work/package/$name.1.gz"
-		gzip -9nc CHANGELOG.md >"$out/work/package/changelog.gz"
+		[[ -e $out/stage/binary-$arch ]] || continue
+		rm -rf "$out/stage/package"
+		mkdir -p "$out/stage/package"
+		cp "$out/stage/binary-$arch" "$out/stage/package/$name"
+		gzip -9nc "$common/$name.1" >"$out/stage/package/$name.1.gz"
+		gzip -9nc CHANGELOG.md >"$out/stage/package/changelog.gz"
 		(
 			export PACKAGE_ARCH=$arch PACKAGE_VERSION=$version PACKAGE_GLIBC
-			PACKAGE_GLIBC=$(glibc "$out/work/binary-$arch")
+			PACKAGE_GLIBC=$(glibc "$out/stage/binary-$arch")
 			.tools/bin/nfpm package --config deploy/packages/nfpm.yaml --packager deb --target "$out/llm-canary-exporter_${version}_$arch.deb"
 			.tools/bin/nfpm package --config deploy/packages/nfpm.yaml --packager rpm --target "$out/llm-canary-exporter-$version-1.$([[ $arch == amd64 ]] && echo x86_64 || echo aarch64).rpm"
-		) >"$out/work/nfpm.log" 2>&1 || { cat "$out/work/nfpm.log" >&2; return 1; }
+		) >"$out/stage/nfpm.log" 2>&1 || { cat "$out/stage/nfpm.log" >&2; return 1; }
 		echo "--- .deb and .rpm, $arch"
 	done
 }
 packages
 
-rm -rf "$out/work"
+rm -rf "$out/stage"
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 cat "$out/SHA256SUMS"
 for n in ${notes[@]+"${notes[@]}"}; do

@@ -119,14 +119,14 @@ func mapped(mappings []grafana.Mapping, v float64) (text, c string, ok bool) {
 	return "", "", false
 }
 
-var placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
+var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
 // legend fills labels into the name of a series.
 func legend(t grafana.Target, labels map[string]string) string {
 	if t.LegendFormat == "" {
 		return fmt.Sprint(labels)
 	}
-	return placeholder.ReplaceAllStringFunc(t.LegendFormat, func(m string) string { return labels[m[2:len(m)-2]] })
+	return legendLabel.ReplaceAllStringFunc(t.LegendFormat, func(m string) string { return labels[m[2:len(m)-2]] })
 }
 
 // number draws a stat panel.
