@@ -148,6 +148,11 @@ func (x *exchange) run(parent context.Context, left time.Duration) {
 		return
 	}
 	defer resp.Body.Close()
+	if s := x.trace.seen(); x.target.config.HTTPClient.OAuth2 != nil && !s.issued.IsZero() {
+		// A token that had to be fetched first is none of the server's time. No output came yet, so nobody else has
+		// looked at the start.
+		x.start, x.dog.start = s.issued, s.issued
+	}
 	x.status = resp.StatusCode
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		x.refused(resp)
