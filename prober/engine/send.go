@@ -224,6 +224,7 @@ func (x *exchange) tryCompletions() bool {
 // learn remembers what the answer taught about the target, and turns a refusal of an ability into "unsupported".
 func (x *exchange) learn() {
 	if x.reply != nil && x.outcome == result.Failure {
+		x.target.learnLimit(x.reply.contextLimit())
 		if a, yes := x.reply.cannot(x.request); yes {
 			said := x.redactor().clean(x.reply.message())
 			x.target.notice(a.feature, false, said)
