@@ -90,12 +90,13 @@ func TestReloadKeepsUnchangedTargets(t *testing.T) {
 		c := conf([]string{"a", "b", "d"}, all...)
 		c.Targets[1].HTTPClient.FollowRedirects = true
 		h.apply(t, c)
+		synctest.Wait() // until the new target is detected: it is told as configured, and then as found
 		h.rec.mu.Lock()
 		got := slices.DeleteFunc(slices.Clone(h.rec.calls), func(s string) bool { return strings.HasPrefix(s, "Probe") })
 		h.rec.mu.Unlock()
 		slices.Sort(got)
 		want := []string{
-			"PairAdded d even", "PairAdded d random", "PairRemoved c even", "PairRemoved c random", "TargetFound d", "TargetRemoved c",
+			"PairAdded d even", "PairAdded d random", "PairRemoved c even", "PairRemoved c random", "TargetFound d", "TargetFound d", "TargetRemoved c",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("sinks heard %q, want %q", got, want)
