@@ -42,6 +42,13 @@ func (b *Body) Set(name string, value any) {
 	fields[path[len(path)-1]] = value
 }
 
+// setModel names the model. As long as none is known, the field is left out: some servers have but one.
+func (b *Body) setModel(w Wire) {
+	if w.Model != "" {
+		b.Set("model", w.Model)
+	}
+}
+
 // Option puts a field in unless the target refused it or an object that it is in. It reports whether it did.
 func (b *Body) Option(name string, value any) bool {
 	if b.isRefused(name) {

@@ -69,6 +69,9 @@ func (t *Target) learnt(old, f Facts, signs []string, note string) Facts {
 		t.memory.notes["model"] = note
 	}
 	t.memory.signs = signs
+	if f.MaxModelLen == 0 {
+		f.MaxModelLen = t.memory.limit
+	}
 	t.facts = f
 	return f
 }

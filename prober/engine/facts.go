@@ -30,12 +30,12 @@ func Engines() []string {
 // Facts is what is known about a target at a moment: configured, or found out from it. It is a value that can be
 // compared: a later detection makes a new one.
 type Facts struct {
-	Engine      string // one of Engines, or empty as long as nothing is known
-	Version     string
-	Model       string
-	Protocol    string
-	MaxModelLen int  // tokens of prompt and output together; 0 = unknown
-	Tokenizes   bool // counts tokens for us (POST /tokenize)
+	Engine      string `json:"engine,omitempty"` // one of Engines, or empty as long as nothing is known
+	Version     string `json:"version,omitempty"`
+	Model       string `json:"model,omitempty"`
+	Protocol    string `json:"protocol,omitempty"`
+	MaxModelLen int    `json:"max_model_len,omitempty"` // tokens of prompt and output together; 0 = unknown
+	Tokenizes   bool   `json:"tokenizes"`               // counts tokens for us (POST /tokenize)
 }
 
 // Feature is something that a target may or may not do, learnt from its answers.

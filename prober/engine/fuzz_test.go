@@ -3,8 +3,7 @@ package engine
 import (
 	"bytes"
 	"io"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,16 +28,9 @@ func feed(p Protocol, data []byte, maxTokens int) Answer {
 
 // FuzzParsers feeds any bytes to every protocol: nothing panics, grows without bound, or makes figures of nothing.
 func FuzzParsers(f *testing.F) {
-	files, _ := filepath.Glob("testdata/replay/*")
-	for i, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if at := bytes.Index(data, []byte("\n\n")); at >= 0 && bytes.HasPrefix(data, []byte("HTTP")) {
-			data = data[at+2:]
-		}
-		f.Add(uint8(i), data[:min(len(data), 2<<10)])
+	for _, r := range recordings(f) {
+		which := slices.Index(ProtocolNames(), r.protocol)
+		f.Add(uint8(which), r.body[:min(len(r.body), 2<<10)])
 	}
 	for i := range Protocols() {
 		f.Add(uint8(i), []byte("data: {\"error\":{\"message\":\"x\"}}\n\ndata: [DONE]\n\n"))

@@ -7,6 +7,7 @@ type memory struct {
 	refused map[string]string    // optional field -> why
 	seen    map[Feature]evidence // feature -> what is known of it
 	signs   []string             // why the engine is taken for what it is
+	limit   int                  // context length as a refusal told it; 0 = none did
 	notes   map[string]string    // other things worth telling, such as a model that is not listed
 }
 

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 
 	"github.com/llmcanary/llm_canary_exporter/config"
@@ -347,5 +348,32 @@ func TestBadConfig(t *testing.T) {
 		if got := baseURL(in); got != want {
 			t.Errorf("baseURL(%s) = %s", in, got)
 		}
+	}
+}
+
+// Time that goes into fetching an OAuth2 token is none of the server's.
+func TestTokenFetchIsNotMeasured(t *testing.T) {
+	var tokens atomic.Int64
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		tokens.Add(1)
+		time.Sleep(300 * time.Millisecond)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"access_token":"tok-123456","token_type":"Bearer","expires_in":3600}`)
+	}))
+	defer issuer.Close()
+	s := serve(t, always(wholeAnswer()))
+	target := newTarget(t, s.url(), func(c *config.Target) {
+		c.HTTPClient.OAuth2 = &promconfig.OAuth2{ClientID: "id", ClientSecret: "secret", TokenURL: issuer.URL}
+	})
+	limits := timeouts()
+	limits.StallTimeout = model.Duration(200 * time.Millisecond)
+	for range 2 {
+		a := target.Send(context.Background(), ask(), limits)
+		if a.Outcome != result.Success || *a.TimeToFirstTokenSeconds > 0.2 || *a.Phases.Connect > 0.2 {
+			t.Errorf("%s %s, TTFT %s, phases %s", summary(a), a.Detail, compact(a.TimeToFirstTokenSeconds), compact(a.Phases))
+		}
+	}
+	if r, _ := s.seen(0); r.Header.Get("Authorization") != "Bearer tok-123456" || tokens.Load() != 1 {
+		t.Errorf("Authorization %q, %d tokens fetched", r.Header.Get("Authorization"), tokens.Load())
 	}
 }

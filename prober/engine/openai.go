@@ -59,7 +59,7 @@ func dialect(engine string) takes {
 // openAICommon writes the fields that chat and completions share.
 func openAICommon(r Request, w Wire, b *Body) {
 	d := dialect(w.Engine)
-	b.Set("model", w.Model)
+	b.setModel(w)
 	b.Set("stream", true)
 	if b.Option("stream_options.include_usage", true) {
 		b.ExpectUsage()

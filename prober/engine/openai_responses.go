@@ -37,7 +37,7 @@ func (openAIResponses) Encode(r Request, w Wire, b *Body) error {
 		}
 		input = append(input, message)
 	}
-	b.Set("model", w.Model)
+	b.setModel(w)
 	b.Set("input", input)
 	b.Set("stream", true)
 	b.Option("max_output_tokens", r.MaxTokens)

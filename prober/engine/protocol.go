@@ -50,6 +50,15 @@ func Protocols() []Protocol {
 	}
 }
 
+// ProtocolNames returns the names of the protocols.
+func ProtocolNames() []string {
+	var names []string
+	for _, p := range Protocols() {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
 // LookupProtocol returns the protocol of that name.
 func LookupProtocol(name string) (Protocol, bool) {
 	for _, p := range Protocols() {

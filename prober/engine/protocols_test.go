@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -233,8 +232,7 @@ func TestRequestForms(t *testing.T) {
 			b := newBody(nil)
 			err := p.Encode(tt.request, w, b)
 			if tt.want == "unsupported" {
-				var unsupported *UnsupportedError
-				if !errors.As(err, &unsupported) {
+				if !as[*UnsupportedError](err) {
 					t.Fatalf("error %v", err)
 				}
 				return

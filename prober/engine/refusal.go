@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -65,6 +66,34 @@ func wordIndex(s, name string) int {
 
 func wordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// contextLimits finds the limit where a server refuses a prompt for its length.
+var contextLimits = regexp.MustCompile(`(?i)(?:context length|context size|context window|context_length|n_ctx)[^0-9]{0,40}([0-9]{2,9})`)
+
+// contextLimit returns the context length that a refusal tells, or 0.
+func (r reply) contextLimit() int {
+	if r.status < 400 || r.status >= 500 || !tooMuch.MatchString(r.said.message) {
+		return 0
+	}
+	m := contextLimits.FindStringSubmatch(r.said.message)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil || n < 16 {
+		return 0
+	}
+	return n
+}
+
+// learnLimit takes a context length that a refusal told, for targets whose list of models does not tell it.
+func (t *Target) learnLimit(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n > 0 && t.facts.MaxModelLen == 0 {
+		t.facts.MaxModelLen, t.memory.limit = n, n
+	}
 }
 
 // ability is something that a scenario asks for and that a target may not have.

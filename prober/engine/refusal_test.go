@@ -170,3 +170,32 @@ func TestNoChatTemplate(t *testing.T) {
 	fixed := newTarget(t, s.url(), nil)
 	wantReason(t, fixed.Send(context.Background(), ask(), timeouts()), result.ReasonHTTP4xx, "chat template")
 }
+
+// A target whose list of models does not tell its context length tells it when a prompt is too long.
+func TestContextLimitIsLearnt(t *testing.T) {
+	for body, want := range map[string]int{
+		`{"error":{"message":"This model's maximum context length is 1024 tokens. However, you requested 1025 tokens"}}`:                                                                                      1024,
+		`{"error":{"code":400,"message":"request (6001 tokens) exceeds the available context size (2048 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":6001,"n_ctx":2048}}`: 2048,
+		`{"error":{"message":"the prompt is too long"}}`:     0,
+		`{"error":{"message":"no such thing as 4096"}}`:      0,
+		`{"error":{"message":"context length exceeded: 9"}}`: 0,
+	} {
+		s := serve(t, func(_ int, r *http.Request, _ []byte) []step {
+			if r.Method == http.MethodGet && r.URL.Path == "/v1/models" {
+				return jsonReply(200, models("me", "m"))
+			}
+			if r.Method == http.MethodGet {
+				return jsonReply(404, "{}")
+			}
+			return jsonReply(400, body)
+		})
+		target := newTarget(t, s.url(), nil)
+		target.Send(context.Background(), ask(), timeouts())
+		if got := target.Facts().MaxModelLen; got != want {
+			t.Errorf("%s: %d, want %d", body, got, want)
+		}
+		if f, err := target.Detect(context.Background()); err != nil || f.MaxModelLen != want {
+			t.Errorf("%s: %d after a detection (%v), want %d", body, f.MaxModelLen, err, want)
+		}
+	}
+}

@@ -18,9 +18,55 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmcanary/llm_canary_exporter/config"
+	"github.com/llmcanary/llm_canary_exporter/prober/stream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain keeps the kernel stamping what arrives for all tests: it begins a moment after it was asked to, so that the
+// first answers of a lone test would have the user's clock.
+func TestMain(m *testing.M) {
+	release, err := stream.HoldKernelStamps()
+	if err == nil {
+		defer release()
+		awaitStamps()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// awaitStamps sends bytes to itself until they come with a stamp, or it is clear that none will.
+func awaitStamps() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return
+	}
+	defer l.Close()
+	for range 100 {
+		if stamped(l) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func stamped(l net.Listener) bool {
+	raw, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return false
+	}
+	c := stream.NewConn(raw)
+	defer c.Close()
+	peer, err := l.Accept()
+	if err != nil {
+		return false
+	}
+	defer peer.Close()
+	if _, err := peer.Write([]byte("x")); err != nil {
+		return false
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		return false
+	}
+	return c.LastArrival().Clock == stream.ClockKernel
+}
 
 // step is what a scripted server does with a connection after it has read a request.
 type step func(s *scripted, c net.Conn) error

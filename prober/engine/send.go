@@ -148,6 +148,11 @@ func (x *exchange) run(parent context.Context, left time.Duration) {
 		return
 	}
 	defer resp.Body.Close()
+	if s := x.trace.seen(); x.target.config.HTTPClient.OAuth2 != nil && !s.issued.IsZero() {
+		// A token that had to be fetched first is none of the server's time. No output came yet, so nobody else has
+		// looked at the start.
+		x.start, x.dog.start = s.issued, s.issued
+	}
 	x.status = resp.StatusCode
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		x.refused(resp)
@@ -219,6 +224,7 @@ func (x *exchange) tryCompletions() bool {
 // learn remembers what the answer taught about the target, and turns a refusal of an ability into "unsupported".
 func (x *exchange) learn() {
 	if x.reply != nil && x.outcome == result.Failure {
+		x.target.learnLimit(x.reply.contextLimit())
 		if a, yes := x.reply.cannot(x.request); yes {
 			said := x.redactor().clean(x.reply.message())
 			x.target.notice(a.feature, false, said)

@@ -80,7 +80,7 @@ func configured(c config.Target, u *url.URL) (Facts, error) {
 		f.Protocol = protocolOf(f.Engine)
 	}
 	if _, ok := LookupProtocol(f.Protocol); !ok {
-		return Facts{}, fmt.Errorf("target %s: protocol %q is unknown: use auto or one of %s", c.Name, f.Protocol, strings.Join(protocolNames(), ", "))
+		return Facts{}, fmt.Errorf("target %s: protocol %q is unknown: use auto or one of %s", c.Name, f.Protocol, strings.Join(ProtocolNames(), ", "))
 	}
 	if f.Engine != "" && !isEngine(f.Engine) {
 		return Facts{}, fmt.Errorf("target %s: engine %q is unknown: use auto or one of %s", c.Name, f.Engine, strings.Join(Engines(), ", "))
@@ -102,14 +102,6 @@ func isEngine(name string) bool {
 		}
 	}
 	return false
-}
-
-func protocolNames() []string {
-	var names []string
-	for _, p := range Protocols() {
-		names = append(names, p.Name())
-	}
-	return names
 }
 
 // protocolOf returns the protocol that an engine is spoken to with unless the config says another: chat, which all

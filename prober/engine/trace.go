@@ -17,6 +17,7 @@ type connTrace struct {
 	onConn func() // called when a connection is ready
 
 	mu        sync.Mutex
+	issued    time.Time // net/http began with the request: credentials were fetched before
 	dns       phase
 	connect   phase
 	tls       phase
@@ -55,6 +56,7 @@ func (t *connTrace) hooks() *httptrace.ClientTrace {
 		})
 	}
 	return &httptrace.ClientTrace{
+		GetConn:           func(string) { first(&t.issued) },
 		DNSStart:          func(httptrace.DNSStartInfo) { first(&t.dns.from) },
 		DNSDone:           func(httptrace.DNSDoneInfo) { t.lock(func(now time.Time) { t.dns.to = now }) },
 		ConnectStart:      func(string, string) { first(&t.connect.from) },
@@ -122,7 +124,7 @@ type seen struct {
 	phases                  result.Phases
 	connected, reused, byte bool
 	resolving, shaking      bool // the phase that the request stands in, before it is connected
-	sent                    time.Time
+	issued, sent            time.Time
 	stamped                 *stream.Conn
 	secrets                 []string
 }
@@ -134,7 +136,7 @@ func (t *connTrace) seen() seen {
 		connected: !t.conn.IsZero(), reused: t.reused, byte: !t.firstByte.IsZero(),
 		resolving: !t.dns.from.IsZero() && t.dns.to.IsZero(),
 		shaking:   !t.tls.from.IsZero() && t.tls.to.IsZero(),
-		sent:      t.sent, stamped: t.stamped, secrets: append([]string(nil), t.secrets...),
+		issued:    t.issued, sent: t.sent, stamped: t.stamped, secrets: append([]string(nil), t.secrets...),
 	}
 	if !t.reused {
 		s.phases = result.Phases{DNS: t.dns.seconds(), Connect: t.connect.seconds(), TLS: t.tls.seconds()}

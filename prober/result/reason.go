@@ -64,7 +64,7 @@ const (
 	AnomalyRetried            Anomaly = "retried"              // sent again on a fresh connection: a kept one had been closed
 	AnomalyNoVisibleOutput    Anomaly = "no_visible_output"    // tokens were counted, none of them as text
 	AnomalyOutputAfterFinish  Anomaly = "output_after_finish"  // output came after the finish reason
-	AnomalyLimitIgnored       Anomaly = "output_limit_ignored" // more output than max_tokens allowed; cut by the client
+	AnomalyLimitIgnored       Anomaly = "output_limit_ignored" // more output than max_tokens allowed; cut by the client if it went on
 )
 
 // Anomalies returns every anomaly.
